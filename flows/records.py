@@ -1,0 +1,76 @@
+"""The values that pass between the rooms. Frozen; none of them knows where it came from or where it goes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+# what a source yields: one row a sample, in the order in which the run wrote them
+SAMPLE_SCHEMA: dict[str, pl.DataType] = {
+    "step": pl.Float64(),
+    "logged_at": pl.Datetime("us"),  # naive UTC; null where the source has no clock
+    "name": pl.String(),
+    "value": pl.Float64(),
+}
+
+# what the store keeps of it: `attempt` and `late` are the pull stage's verdict on the order of the rows
+STORED_SCHEMA: dict[str, pl.DataType] = {**SAMPLE_SCHEMA, "attempt": pl.Int32(), "late": pl.Boolean()}
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a source is, before anything is read from it."""
+
+    run: str
+    source: str  # what was read, as the user named it
+    format: str  # jsonl, csv, parquet, trainer_state ...
+    step_key: str  # which column gave the step
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows (SAMPLE_SCHEMA, source order) and the cursor that stands behind them.
+
+    `restart` says that the source begins again from its first row (the file was replaced): rows that are stored
+    already are then to be expected. `notes` counts what was passed over, such as {"no JSON": 3}.
+    """
+
+    rows: pl.DataFrame
+    cursor: str
+    restart: bool = False
+    notes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Role:
+    """Which quantity a metric is. Unit and healthy direction are for display and for one-sided rules."""
+
+    role: str  # a name of docs/roles.md
+    unit: str = ""
+    healthy: str = "none"  # up, down, flat, none: where a healthy run takes it
+    group: str = ""  # layer or leaf for grouped metrics, "" for a whole-run metric
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One stretch of a run between restarts. `valid_until` is the first step of any later attempt."""
+
+    attempt: int
+    first_step: float
+    parent: int | None
+    reason: str  # start, rewind
+    valid_until: float | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """What was planned or done. It counts from `recorded_at` on (seconds, UTC)."""
+
+    kind: str
+    step: float
+    end_step: float | None = None
+    note: str = ""
+    recorded_at: float | None = None
+    source: str = "user"
+    detail: Mapping[str, Any] = field(default_factory=dict)
