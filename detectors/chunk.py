@@ -77,8 +77,19 @@ class Chunk:
         return index - self.first
 
     def finding(
-        self, detector: tuple[str, int], kind: str, onset: int, now: int, severity: int, episode: str, *,
-        direction: str, magnitude: float, unit: str, onset_step: float | None = None, **evidence: Any,
+        self,
+        detector: tuple[str, int],
+        kind: str,
+        onset: int,
+        now: int,
+        severity: int,
+        episode: str,
+        *,
+        direction: str,
+        magnitude: float,
+        unit: str,
+        onset_step: float | None = None,
+        **evidence: Any,
     ) -> Said:
         """A Finding about this metric that begins at sample index `onset` and can be said at index `now`.
 
@@ -97,7 +108,7 @@ class Chunk:
             unit=unit,
             severity=severity,
             episode=episode,
-            evidence={"samples": now - onset + 1, "cadence": self.cadence, **evidence},
+            evidence={"samples": now + 1, "samples_out": now - onset + 1, "cadence": self.cadence, **evidence},
         )
 
     def recovery(self, detector: tuple[str, int], episode: str, now: int) -> Said:
@@ -112,4 +123,8 @@ class Detector(Protocol):
 
     def scan(self, chunk: Chunk, state: State) -> tuple[list[Said], State]:
         """Judge the chunk, beginning with the state at its start; returns the state at its end."""
+        ...
+
+    def carry(self, state: State, step: float) -> State:
+        """What a new attempt that begins before `step` keeps of its parent's state."""
         ...

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import BLOCK, CHUNK, Chunk, Said, State
-from detectors.noise import block_medians
+from detectors.chunk import Chunk, Said, State
+from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 
 DETECTOR = ("direction", 1)
@@ -27,6 +27,11 @@ P_VALUE, FADED = 1e-3, 0.05
 EFFECT = math.log(1.10)
 BAD = {"grad_norm": 1, "param_norm": 1, "token_drop": 1, "router_entropy": -1}
 EFFECTS = {"router_entropy": 0.005}  # an entropy near its ceiling moves little before it collapses
+
+
+def carry(state: State, step: float) -> State:
+    """The block medians before `step`: a slow drift outlives a restart."""
+    return {name: state[name][state[name][:, 0] < step] for name in ("fine", "coarse") if name in state}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -128,9 +133,23 @@ def _say(
     now.update(episode=str(index), faded=0)
     return [
         chunk.finding(
-            DETECTOR, "trend", index, index, 1, str(index), direction="up" if slope > 0 else "down", magnitude=slope * 1e4,
-            unit="log per 10,000 steps", onset_step=onset, slope_per_10k=slope * 1e4, interval_per_10k=[low * 1e4, high * 1e4],
-            p=p, blocks=len(step), block_samples=size, before=math.exp(value[:5].mean()), after=math.exp(value[-5:].mean()),
+            DETECTOR,
+            "trend",
+            index,
+            index,
+            1,
+            str(index),
+            direction="up" if slope > 0 else "down",
+            magnitude=slope * 1e4,
+            unit="log per 10,000 steps",
+            onset_step=onset,
+            slope_per_10k=slope * 1e4,
+            interval_per_10k=[low * 1e4, high * 1e4],
+            p=p,
+            blocks=len(step),
+            block_samples=size,
+            before=math.exp(value[:5].mean()),
+            after=math.exp(value[-5:].mean()),
         )
     ]
 

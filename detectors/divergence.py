@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import BLOCK, Chunk, Said, State
-from detectors.noise import NORMAL_MAD
+from detectors.chunk import Chunk, Said, State
+from detectors.noise import BLOCK, NORMAL_MAD
 from detectors.series import Array
 
 DETECTOR = ("divergence", 1)
@@ -23,6 +23,12 @@ FACTOR = 2.0
 BACK = math.sqrt(2.0)  # hysteresis: below this multiple of the best ...
 CALM = 10  # ... for so many samples ends the episode
 VERDICT = 25  # samples after which it must be falling
+
+
+def carry(state: State, step: float) -> State:
+    """The best loss of the parent stays the bar (its abandoned steps may have set it by a little)."""
+    del step
+    return {key: state[key] for key in ("start", "best") if key in state}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -73,13 +79,28 @@ def _opens(chunk: Chunk, index: int, best: float, now: dict[str, Any]) -> list[S
     onset_index = onset + chunk.first
     top = float(np.nanmax(pair))
     now.update(
-        episode=str(index), onset=onset_index, onset_step=float(chunk.step[onset]), reference=best, calm=0,
-        graded=False, recent=[rise],
+        episode=str(index),
+        onset=onset_index,
+        onset_step=float(chunk.step[onset]),
+        reference=best,
+        calm=0,
+        graded=False,
+        recent=[rise],
     )
     return [
         chunk.finding(
-            DETECTOR, "divergence", onset_index, index, 3, str(index), direction="up",
-            magnitude=math.log(top / best) if math.isfinite(top) else math.inf, unit="log", before=best, after=float(pair[1]), peak=top,
+            DETECTOR,
+            "divergence",
+            onset_index,
+            index,
+            3,
+            str(index),
+            direction="up",
+            magnitude=math.log(min(top, 1e300) / best),
+            unit="log",
+            before=best,
+            after=float(pair[1]),
+            peak=top,
         )
     ]
 
@@ -114,7 +135,18 @@ def _continues(chunk: Chunk, index: int, value: float, now: dict[str, Any]) -> l
         return []
     return [
         chunk.finding(
-            DETECTOR, "divergence", now["onset"], index, 4, now["episode"], direction="up", magnitude=math.log(last / best),
-            unit="log", onset_step=now["onset_step"], before=best, after=last, peak=max(recent),
+            DETECTOR,
+            "divergence",
+            now["onset"],
+            index,
+            4,
+            now["episode"],
+            direction="up",
+            magnitude=math.log(last / best),
+            unit="log",
+            onset_step=now["onset_step"],
+            before=best,
+            after=last,
+            peak=max(recent),
         )
     ]

@@ -20,8 +20,16 @@ DETECTOR = ("invariants", 1)
 SEEN = 20  # samples that make an invariant
 TIGHT, LOOSE = 1e-4, 1e-3
 ZEROS = 3
-NEVER_ZERO = frozenset({"loss", "grad_norm", "param_norm", "update_norm", "mfu", "throughput", "step_time", "router_entropy", "eval_loss"})
+NEVER_ZERO = frozenset(
+    {"loss", "grad_norm", "param_norm", "update_norm", "mfu", "throughput", "step_time", "router_entropy", "eval_loss"}
+)
 BACK = 20  # samples that hold again before an episode ends
+
+
+def carry(state: State, step: float) -> State:
+    """An invariant of the parent must hold after the restart: that is where it breaks."""
+    del step
+    return {key: state[key] for key in ("seen", "level", "moves") if key in state}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -58,8 +66,18 @@ def _constant(chunk: Chunk, now: dict[str, Any]) -> list[Said]:
             now.update(constant=f"constant:{index}", held=0)
             said.append(
                 chunk.finding(
-                    DETECTOR, "invariant", index, index, 3, now["constant"], direction="up" if new[k] > level else "down",
-                    magnitude=float(new[k] / level - 1), unit="fraction", before=level, after=float(new[k]), invariant="constant norm",
+                    DETECTOR,
+                    "invariant",
+                    index,
+                    index,
+                    3,
+                    now["constant"],
+                    direction="up" if new[k] > level else "down",
+                    magnitude=float(new[k] / level - 1),
+                    unit="fraction",
+                    before=level,
+                    after=float(new[k]),
+                    invariant="constant norm",
                 )
             )
         elif np.isfinite(off[k]):
@@ -85,8 +103,18 @@ def _zero(chunk: Chunk, now: dict[str, Any]) -> list[Said]:
             onset = index - ZEROS + 1
             said.append(
                 chunk.finding(
-                    DETECTOR, "invariant", onset, index, 2, now["zero"], direction="down", magnitude=-1.0, unit="fraction",
-                    before=float(chunk.value[chunk.at(onset) - 1]), after=0.0, invariant="never exactly zero",
+                    DETECTOR,
+                    "invariant",
+                    onset,
+                    index,
+                    2,
+                    now["zero"],
+                    direction="down",
+                    magnitude=-1.0,
+                    unit="fraction",
+                    before=float(chunk.value[chunk.at(onset) - 1]),
+                    after=0.0,
+                    invariant="never exactly zero",
                 )
             )
         if value == 0:

@@ -120,7 +120,9 @@ def expect(values: Array, step: Array, offset: int) -> Expectation:
     each = np.repeat(np.arange(rows), BLOCK)[:size]
     a, b = np.where(enough, a, np.nan)[each], b[each]
     here = x[offset:]
-    fit = rest[each] * np.sqrt(1 / np.maximum(n, 1)[each] + (here - mx[each]) ** 2 / np.where(sxx > 0, sxx, np.inf)[each])
+    fit = rest[each] * np.sqrt(
+        1 / np.maximum(n, 1)[each] + (here - mx[each]) ** 2 / np.where(sxx > 0, sxx, np.inf)[each]
+    )
     slow = np.maximum(rest**2 - MEDIAN_EFFICIENCY * scale**2 / BLOCK, 0)[each]
     wander = np.sqrt(scale[each] ** 2 + slow + fit**2)
     return Expectation(a + b * here, fit, scale[each], wander, longrun[each], a, b)
@@ -136,7 +138,6 @@ def _longrun(x: Array, y: Array, a: Array, b: Array, scale: Array) -> Array:
         power = np.nansum(means * means, axis=1) / np.maximum(count - 2, 1)
         ratio = 4 * BLOCK * power / (MEDIAN_EFFICIENCY * scale * scale)
     return np.where((count > 2) & np.isfinite(ratio), np.clip(ratio, 1.0, CHUNK), 1.0)
-
 
 
 def enough(index: NDArray[np.int64], longrun: Array) -> NDArray[np.bool_]:

@@ -25,6 +25,12 @@ def _levels(chunk: Chunk) -> tuple[int, int, int]:
     return {"loss": (3, 4, 2), "grad_norm": (1, 3, 3)}.get(chunk.role, (1, 2, 3))
 
 
+def carry(state: State, step: float) -> State:
+    """A metric that was finite in the parent is a live one."""
+    del step
+    return {"seen": state.get("seen", False)}
+
+
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """One finding for the first non-finite sample of an episode, one more when it becomes a crowd, then its recovery."""
     bad = ~np.isfinite(chunk.value[chunk.offset :])
@@ -49,8 +55,18 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
         value = "NaN" if np.isnan(chunk.value[chunk.at(index)]) else "Infinity"
         said.append(
             chunk.finding(
-                DETECTOR, "nonfinite", recent[0], index, later if crowd else first, episode,
-                direction="up", magnitude=float(len(recent)), unit="samples", value=value, count=len(recent), of_last=OF,
+                DETECTOR,
+                "nonfinite",
+                recent[0],
+                index,
+                later if crowd else first,
+                episode,
+                direction="up",
+                magnitude=float(len(recent)),
+                unit="samples",
+                value=value,
+                count=len(recent),
+                of_last=OF,
             )
         )
     return said, {"seen": seen, "episode": episode, "recent": recent, "clean": clean, "crowd": crowd}

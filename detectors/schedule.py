@@ -19,6 +19,12 @@ ZEROS = 3
 ABRUPT = 0.02
 
 
+def carry(state: State, step: float) -> State:
+    """The peak of the schedule."""
+    del step
+    return {key: state[key] for key in ("peak", "last") if key in state}
+
+
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `plateau` (the rate is zero, S2), and recoveries."""
     new = chunk.value[chunk.offset :]
@@ -44,8 +50,18 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
             now["episode"] = str(index)
             said.append(
                 chunk.finding(
-                    DETECTOR, "plateau", index - ZEROS + 1, index, 2, str(index), direction="none", magnitude=0.0, unit="rate",
-                    before=now["last"] if now["last"] is not None else 0.0, after=0.0, from_start=now["last"] is None,
+                    DETECTOR,
+                    "plateau",
+                    index - ZEROS + 1,
+                    index,
+                    2,
+                    str(index),
+                    direction="none",
+                    magnitude=0.0,
+                    unit="rate",
+                    before=now["last"] if now["last"] is not None else 0.0,
+                    after=0.0,
+                    from_start=now["last"] is None,
                 )
             )
     return said, now

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import BLOCK, CHUNK, Chunk, Said, State
-from detectors.noise import GAP, Expectation, block_medians, enough, expect, log_step
+from detectors.chunk import Chunk, Said, State
+from detectors.noise import BLOCK, CHUNK, GAP, Expectation, block_medians, enough, expect, log_step
 from detectors.series import Array
 
 DETECTOR = ("shifts", 1)
@@ -44,10 +44,24 @@ GATES = {
 }
 
 
+def carry(state: State, step: float) -> State:
+    """What is known of the long-run variance."""
+    del step
+    return {key: state[key] for key in ("longrun", "chunks") if key in state}
+
+
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `level` (S0..S2) and `divergence` (S3), and recoveries."""
     values, base = _scaled(chunk)
-    now: dict[str, Any] = {"up": 0.0, "down": 0.0, "up_since": chunk.start, "down_since": chunk.start, "longrun": 1.0, "chunks": 0, **state}
+    now: dict[str, Any] = {
+        "up": 0.0,
+        "down": 0.0,
+        "up_since": chunk.start,
+        "down_since": chunk.start,
+        "longrun": 1.0,
+        "chunks": 0,
+        **state,
+    }
     said: list[Said] = []
     for begin in range(0, len(chunk.indices), CHUNK):
         part = slice(begin, min(begin + CHUNK, len(chunk.indices)))
@@ -86,7 +100,11 @@ def _standard(values: Array, base: Expectation, part: slice, longrun: Array) -> 
 
 def _sums(chunk: Chunk, values: Array, base: Expectation, part: slice, now: dict[str, Any]) -> list[Said]:
     """CUSUM over one chunk (sums start at its beginning, so slices give the same floats); looks closer on an alarm."""
-    longrun = np.maximum(base.longrun[part], now["longrun"]) if now["chunks"] < 2 else np.full(part.stop - part.start, now["longrun"])
+    longrun = (
+        np.maximum(base.longrun[part], now["longrun"])
+        if now["chunks"] < 2
+        else np.full(part.stop - part.start, now["longrun"])
+    )
     z = _standard(values[chunk.offset + part.start : chunk.offset + part.stop], base, part, longrun)
     z[~enough(chunk.start + np.arange(part.start, part.stop), longrun)] = 0.0
     for side, sign in (("up", 1.0), ("down", -1.0)):
@@ -129,18 +147,39 @@ def _alarm(
         return []
     severity = gate.up if sign > 0 else gate.down
     now.update(
-        episode=str(index), onset=first + chunk.first, onset_step=float(chunk.step[first]), since=index, sign=sign,
-        a=float(base.intercept[k]), b=float(base.slope[k]), scale=float(base.scale[k] * math.sqrt(longrun)),
-        shift=shift, severity=severity, before=plain_before, clean=None, up=0.0, down=0.0,
+        episode=str(index),
+        onset=first + chunk.first,
+        onset_step=float(chunk.step[first]),
+        since=index,
+        sign=sign,
+        a=float(base.intercept[k]),
+        b=float(base.slope[k]),
+        scale=float(base.scale[k] * math.sqrt(longrun)),
+        shift=shift,
+        severity=severity,
+        before=plain_before,
+        clean=None,
+        up=0.0,
+        down=0.0,
     )
     return [_say(chunk, index, now, "level", shift, plain_after)]
 
 
 def _say(chunk: Chunk, index: int, now: dict[str, Any], kind: str, shift: float, after: float) -> Said:
     return chunk.finding(
-        DETECTOR, kind, now["onset"], index, now["severity"], now["episode"], direction="up" if now["sign"] > 0 else "down",
-        magnitude=shift, unit="logit" if chunk.role == "token_drop" else "log", onset_step=now["onset_step"],
-        before=now["before"], after=after, z=shift / now["scale"] if now["scale"] > 0 else math.inf,
+        DETECTOR,
+        kind,
+        now["onset"],
+        index,
+        now["severity"],
+        now["episode"],
+        direction="up" if now["sign"] > 0 else "down",
+        magnitude=shift,
+        unit="logit" if chunk.role == "token_drop" else "log",
+        onset_step=now["onset_step"],
+        before=now["before"],
+        after=after,
+        z=shift / now["scale"] if now["scale"] > 0 else math.inf,
     )
 
 

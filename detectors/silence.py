@@ -22,6 +22,12 @@ LEAST_SECONDS = 900.0
 MIN_SAMPLES = 10
 
 
+def carry(state: State, step: float) -> State:
+    """Nothing to keep."""
+    del step
+    return state
+
+
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `stall` (S1) for gaps that ended; each comes with its recovery."""
     at = chunk.offset
@@ -37,8 +43,16 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
             continue
         said.append(
             chunk.finding(
-                DETECTOR, "stall", index - 1 if chunk.at(index) else index, index, 1, str(index), direction="none",
-                magnitude=float(gap[k]), unit="seconds", usual_seconds=usual,
+                DETECTOR,
+                "stall",
+                index - 1 if chunk.at(index) else index,
+                index,
+                1,
+                str(index),
+                direction="none",
+                magnitude=float(gap[k]),
+                unit="seconds",
+                usual_seconds=usual,
             )
         )
         said.append(chunk.recovery(DETECTOR, str(index), index))

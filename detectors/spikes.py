@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import CHUNK, Chunk, Said, State
-from detectors.noise import NEEDED, NORMAL_MAD, log_step, row_median
+from detectors.chunk import Chunk, Said, State
+from detectors.noise import CHUNK, NEEDED, NORMAL_MAD, log_step, row_median
 from detectors.series import Array
 
 DETECTOR = ("spikes", 1)
@@ -30,6 +30,12 @@ NEAR = 32  # samples
 YOUNG = 768  # samples until which the near past is judged too
 CALM = 3  # samples under half the bar that end a lone spike
 WINDOW, APART, LATE = 25, 50, 150  # samples
+
+
+def carry(state: State, step: float) -> State:
+    """Nothing: the tail of the parent that is shown first raises the bar anew."""
+    del state, step
+    return {}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -91,17 +97,38 @@ def _opens(chunk: Chunk, k: int, z: float, line: tuple[float, float, float], now
     mean = a + b * float(log_step(chunk.step[at]))
     before, value = math.exp(mean), float(chunk.value[at])
     now.update(
-        episode=str(index), onset=index, onset_step=float(chunk.step[at]), a=a, b=b, scale=scale, before=before, peak=value, calm=0,
-        rest=[float(chunk.log[at]) - mean], severity=int(chunk.role == "loss"), clean=None,
+        episode=str(index),
+        onset=index,
+        onset_step=float(chunk.step[at]),
+        a=a,
+        b=b,
+        scale=scale,
+        before=before,
+        peak=value,
+        calm=0,
+        rest=[float(chunk.log[at]) - mean],
+        severity=int(chunk.role == "loss"),
+        clean=None,
     )
     return [_say(chunk, index, now, value, "spike", z=z)]
 
 
 def _say(chunk: Chunk, index: int, now: dict[str, Any], value: float, kind: str, **evidence: Any) -> Said:
     return chunk.finding(
-        DETECTOR, kind, now["onset"], index, now["severity"], now["episode"], direction="up",
-        magnitude=math.log(value / now["before"]), unit="log", onset_step=now["onset_step"], before=now["before"],
-        after=value, peak=now["peak"], **evidence,
+        DETECTOR,
+        kind,
+        now["onset"],
+        index,
+        now["severity"],
+        now["episode"],
+        direction="up",
+        magnitude=math.log(value / now["before"]),
+        unit="log",
+        onset_step=now["onset_step"],
+        before=now["before"],
+        after=value,
+        peak=now["peak"],
+        **evidence,
     )
 
 
@@ -142,7 +169,12 @@ def _judge_return(chunk: Chunk, index: int, age: int, now: dict[str, Any]) -> li
         return []
     worse = float(np.median(rest[WINDOW * 2 :]))
     level = float(np.median(chunk.value[chunk.at(index) - WINDOW + 1 : chunk.at(index) + 1]))
-    if chunk.role == "loss" and now["severity"] >= 2 and worse > max(0.01, 3 * now["scale"] / math.sqrt(100)) and level > now["before"]:
+    if (
+        chunk.role == "loss"
+        and now["severity"] >= 2
+        and worse > max(0.01, 3 * now["scale"] / math.sqrt(100))
+        and level > now["before"]
+    ):
         now["severity"] = 3
         said = [_say(chunk, index, now, level, "level", settled_above=worse)]
         now["episode"] = None

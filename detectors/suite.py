@@ -1,14 +1,15 @@
 """Which detectors look at which role; they are loaded at first use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module  # noqa: TID251
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from detectors.chunk import CHUNK, LOOKBACK, Chunk, Detector, Said, State
+from detectors.chunk import LOOKBACK, Chunk, Detector, Said, State
 from detectors.finding import Answer, Finding, NotChecked
-from detectors.noise import NEEDED
+from detectors.noise import CHUNK, NEEDED
 from detectors.series import Array, Series
 
 EVERY = ("nonfinite",)
@@ -26,7 +27,11 @@ BY_ROLE: dict[str, tuple[str, ...]] = {
     "learning_rate": ("schedule",),
     "eval_loss": ("invariants",),
 }
-LEAF: dict[str, tuple[str, ...]] = {"param_norm": ("invariants",), "grad_norm": ("invariants",)}  # one of many: never statistics
+LEAF: dict[str, tuple[str, ...]] = {
+    "param_norm": ("invariants",),
+    "grad_norm": ("invariants",),
+}  # one of many: never statistics
+NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"})
 STATISTICAL = frozenset({"spikes", "shifts", "direction", "throughput"})
 SPAN = 16 * CHUNK  # samples judged at once
 
@@ -42,7 +47,16 @@ def load(name: str) -> Detector:
 
 
 def advance(
-    step: Array, value: Array, seconds: Array, first: int, start: int, states: dict[str, State], *, name: str, role: str, group: str = ""
+    step: Array,
+    value: Array,
+    seconds: Array,
+    first: int,
+    start: int,
+    states: dict[str, State],
+    *,
+    name: str,
+    role: str,
+    group: str = "",
 ) -> tuple[list[Said], dict[str, State], int]:
     """Judge all samples from index `start` (a multiple of CHUNK) on; `first` is the index of element 0.
 
@@ -57,7 +71,14 @@ def advance(
         stop = start + (whole or end - start)
         low = max(first, start - LOOKBACK)
         chunk = Chunk(
-            low, start, step[low - first : stop - first], value[low - first : stop - first], seconds[low - first : stop - first], name, role, group
+            low,
+            start,
+            step[low - first : stop - first],
+            value[low - first : stop - first],
+            seconds[low - first : stop - first],
+            name,
+            role,
+            group,
         )
         after = {}
         for each in names:
@@ -69,11 +90,14 @@ def advance(
     return said, states, start
 
 
-def without_sentinels(role: str, value: Array) -> Array:
-    """Replaces values that are no measurement (MFU -100, a negative norm or time) by NaN; those are never alerted."""
-    if role in ("mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"):
-        return np.where(value < 0, np.nan, value)
-    return value
+def carried(states: Mapping[str, State], step: float) -> dict[str, State]:
+    """States for a new attempt whose shown tail begins at `step`, from those of its parent."""
+    return {name: load(name).carry(state, step) for name, state in states.items()}
+
+
+def is_sentinel(role: str, value: Array) -> NDArray[np.bool_]:
+    """Values that are no measurement (MFU -100, a negative norm or time): passed over, never alerted."""
+    return np.asarray(value < 0) if role in NEVER_NEGATIVE else np.zeros(len(value), dtype=bool)
 
 
 def inspect(series: Series, events: Sequence[Any] = ()) -> list[Answer]:
@@ -89,7 +113,9 @@ def not_checked(role: str, name: str, samples: int) -> list[NotChecked]:
     if samples >= NEEDED:
         return []
     return [
-        NotChecked(each, f"{samples} of at least {NEEDED} samples", name) for each in detectors_of(role) if each in STATISTICAL
+        NotChecked(each, f"{samples} of at least {NEEDED} samples", name)
+        for each in detectors_of(role)
+        if each in STATISTICAL
     ]
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import BLOCK, CHUNK, Chunk, Said, State
-from detectors.noise import NORMAL_MAD, block_medians, row_median, windows
+from detectors.chunk import Chunk, Said, State
+from detectors.noise import BLOCK, CHUNK, NORMAL_MAD, block_medians, row_median, windows
 from detectors.series import Array
 
 DETECTOR = ("throughput", 1)
@@ -27,6 +27,12 @@ MIN_SAMPLES = 112
 FROZEN = 4096  # samples after which a new level is the reference
 LONE = 5.0
 SLOW_IS_HIGH = ("step_time", "data_wait")
+
+
+def carry(state: State, step: float) -> State:
+    """Nothing: the tail of the parent gives the reference."""
+    del state, step
+    return {}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -48,7 +54,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
             elif low[k] and crowd[k] >= LOW:
                 said += _opens(chunk, k, speed, flags[k + 1 : k + 1 + LAST], float(typical[k]), float(gate[k]), now)
             elif ratio[k] < 1 / LONE:
-                said.append(_lone(chunk, k, float(typical[k]), float(ratio[k])))
+                said += _lone(chunk, k, float(typical[k]), float(ratio[k]))
     now["low"] = flags[-LAST:].tolist()
     return said, now
 
@@ -89,8 +95,17 @@ def _opens(
     now.update(episode=str(index), typical=typical, gate=gate, since=index, fine=0)
     return [
         chunk.finding(
-            DETECTOR, "level", onset, index, 2, str(index), direction="up" if chunk.role in SLOW_IS_HIGH else "down",
-            magnitude=level / typical - 1, unit="fraction", before=_plain(chunk, typical), after=_plain(chunk, level),
+            DETECTOR,
+            "level",
+            onset,
+            index,
+            2,
+            str(index),
+            direction="up" if chunk.role in SLOW_IS_HIGH else "down",
+            magnitude=level / typical - 1,
+            unit="fraction",
+            before=_plain(chunk, typical),
+            after=_plain(chunk, level),
         )
     ]
 
@@ -109,9 +124,20 @@ def _continues(chunk: Chunk, k: int, speed: float, now: dict[str, Any]) -> list[
     return []
 
 
-def _lone(chunk: Chunk, k: int, typical: float, ratio: float) -> Said:
+def _lone(chunk: Chunk, k: int, typical: float, ratio: float) -> list[Said]:
     index = chunk.start + k
-    return chunk.finding(
-        DETECTOR, "spike", index, index, 0, f"lone:{index}", direction="up" if chunk.role in SLOW_IS_HIGH else "down",
-        magnitude=ratio - 1, unit="fraction", before=_plain(chunk, typical), after=_plain(chunk, typical * ratio),
+    episode = f"lone:{index}"
+    found = chunk.finding(
+        DETECTOR,
+        "spike",
+        index,
+        index,
+        0,
+        episode,
+        direction="up" if chunk.role in SLOW_IS_HIGH else "down",
+        magnitude=ratio - 1,
+        unit="fraction",
+        before=_plain(chunk, typical),
+        after=_plain(chunk, typical * ratio),
     )
+    return [found, chunk.recovery(DETECTOR, episode, index)]
