@@ -86,9 +86,10 @@ def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> 
     if _holds_objects(path, text):
         return [open_lines(path, _stem(path, run), target, step_key)]
     tables = open_tables(path, _stem(path, run), target, step_key)
-    if run is not None and len(tables) > 1:
-        return [replace(table, run=f"{run}/{table.run}") for table in tables]
-    return list(tables)
+    if run is None:
+        return list(tables)
+    several = len(tables) > 1
+    return [replace(table, run=f"{run}/{table.run}" if several else run) for table in tables]
 
 
 def _stem(path: Path, run: str | None) -> str:

@@ -50,14 +50,16 @@ class Parquet:
             shape = _shape(self.path, table, self.wanted)
             restart = bool(cursor) and not _goes_on(table, shape, state)
             state = {} if restart else state
-            done, names, first = int(state.get("rows", 0)), set[str](), str(state.get("first", ""))
+            done, names = int(state.get("rows", 0)), set[str]()
+            first: dict[str, Any] = {name: state[name] for name in ("first", "headed") if name in state}
             for part in _parts(table, shape, done):
-                first, last = first or _digest(part.head(_marked(shape))), part.tail(_marked(shape))
+                start, last = part.head(_marked(shape)), part.tail(_marked(shape))
+                first = first or {"first": _digest(start), "headed": len(start)}
                 notes: Counter[str] = Counter()
                 rows = to_samples(part, shape, done, notes)
                 _check_names(self.path, shape, rows, names)
                 done += len(part)
-                state = {"rows": done, "first": first, "last": _digest(last), "marked": len(last)}
+                state = {"rows": done, **first, "last": _digest(last), "marked": len(last)}
                 yield Batch(rows, _cursor(shape, state), restart, dict(notes))
                 restart = False
             if restart:
@@ -160,10 +162,10 @@ def _goes_on(table: "pq.ParquetFile", shape: Shape, state: dict[str, Any]) -> bo
         return False
     if done == 0:
         return True
-    columns, size = list(shape.read), _marked(shape)
-    first = next(_slices(table, columns, 0, size), None)
+    columns = list(shape.read)
+    first = _rows_between(table, columns, 0, int(state.get("headed", 0)))
     last = _rows_between(table, columns, done - marked, done)
-    return first is not None and _digest(first) == state.get("first") and _digest(last) == state.get("last")
+    return _digest(first) == state.get("first") and _digest(last) == state.get("last")
 
 
 def _rows_between(table: "pq.ParquetFile", columns: list[str], start: int, stop: int) -> pl.DataFrame:
