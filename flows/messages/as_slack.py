@@ -1,4 +1,4 @@
-"""Slack's Block Kit. Foreign text stands only in `plain_text` and `rich_text`, where Slack reads no markup and no calls."""
+"""Slack's Block Kit. Foreign text stands only in `plain_text` and `rich_text`, where Slack reads no markup."""
 
 from typing import Any
 

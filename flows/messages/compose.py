@@ -86,7 +86,7 @@ def _mark(transition: str, incident: IncidentDoc) -> str:
 def _alarm(incident: IncidentDoc, context: Context, transition: str) -> list[tuple[str, str]]:
     lines = [
         ("Needed", _decision(incident, context, transition)),
-        ("Explained?", facts.explained(incident, context.events)),
+        ("Explained by", facts.explained(incident, context.events)),
         ("Moved", f"{facts.moved(incident.get('findings', []))}; not moved: {facts.stayed(incident, context.metrics)}"),
         ("Likely", facts.hypotheses(incident)),
     ]
@@ -105,7 +105,7 @@ def _resolved(incident: IncidentDoc, context: Context) -> list[tuple[str, str]]:
     return [
         ("Back", f"since step {step(resolved)}{lasted}"),
         ("Had moved", facts.moved(incident.get("findings", []))),
-        ("Explained?", facts.explained(incident, context.events)),
+        ("Explained by", facts.explained(incident, context.events)),
     ]
 
 
@@ -133,7 +133,7 @@ def _more(run: str, incident: IncidentDoc, context: Context) -> list[Block]:
     for index in range(1, len(incident.get("suggestions", []))):
         blocks.append(Facts(((f"Option {index + 1}", facts.option(incident, index)),)))
     every = [
-        (plain(f["metric"], 80), f"{facts.moved([f])}; onset {step(f['onset_step'])}, seen {step(f['detected_step'])}")
+        (plain(f["metric"], 80), f"{facts.movement(f)}; onset {step(f['onset_step'])}, seen {step(f['detected_step'])}")
         for f in incident.get("findings", [])[:40]
     ]
     blocks += [Facts(tuple(every))] if every else []

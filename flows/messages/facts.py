@@ -67,15 +67,16 @@ def moved(findings: Sequence[FindingDoc], most: int = 4) -> str:
     for finding in sorted(findings, key=lambda f: (f["onset_step"], f["detected_step"], f["metric"])):
         first.setdefault(finding["metric"], finding)
     start = min((f["onset_step"] for f in first.values()), default=0.0)
-    told = [_movement(f, f["onset_step"] - start) for f in list(first.values())[:most]]
+    told = [f"{plain(name, 60)} {movement(f, f['onset_step'] - start)}" for name, f in list(first.items())[:most]]
     return ", then ".join(told) + (f", and {len(first) - most} more metrics" if len(first) > most else "")
 
 
-def _movement(finding: FindingDoc, lead: float) -> str:
+def movement(finding: FindingDoc, lead: float = 0.0) -> str:
+    """Kind, direction and size of one finding, and its lag behind the first in steps."""
     size = magnitude(finding.get("magnitude", float("nan")), finding.get("unit", ""))
     arrow = {"up": "↑", "down": "↓"}.get(finding.get("direction", ""), "")
     after = f" (+{step(lead)} steps)" if lead else ""
-    return f"{plain(finding['metric'], 60)} {arrow}{finding['kind']} {size}{after}".replace("  ", " ").strip()
+    return " ".join(part for part in (finding["kind"], arrow, size + after) if part)
 
 
 def stayed(incident: IncidentDoc, metrics: Mapping[str, str], most: int = 5) -> str:
@@ -127,7 +128,9 @@ def limits(incident: IncidentDoc, context: Context) -> str:
     told = [f"confidence {number(incident['confidence'], 2)}"] if incident.get("confidence") is not None else []
     told += [f"by {', '.join(names[:4])}"] if names else []
     if context.not_checked:
-        told.append(f"{len(context.not_checked)} checks not made ({plain(context.not_checked[0][0], 40)} ...)")
+        count = len(context.not_checked)
+        rest = f" and {count - 1} more" if count > 1 else ""
+        told.append(f"not checked: {plain(context.not_checked[0][0], 40)}{rest}")
     told += [f"data up to step {step(context.last_step)}"] if context.last_step is not None else []
     return "; ".join(told)
 
@@ -143,7 +146,9 @@ def evidence_query(run: str, incident: IncidentDoc) -> str:
         f"SELECT step, name, value FROM history WHERE run = {_sql(run)}{names}"
         f" AND step BETWEEN {onset - reach:.10g} AND {detected + reach:.10g} ORDER BY step"
     )
-    return f"watchkeeper sql {shlex.quote(query)}"
+    # double quotes read better, but only where the shell would change nothing inside them
+    quoted = shlex.quote(query) if set(query) & set('"$`\\!') else f'"{query}"'
+    return f"watchkeeper sql {quoted}"
 
 
 def _sql(text: str) -> str:

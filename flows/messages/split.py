@@ -1,8 +1,8 @@
-"""Long text in pieces that a service takes. A message is split, never refused: a bigger disaster is heard more surely."""
+"""Long text in pieces that a service takes. A message is split, never refused: a disaster must be heard."""
 
 
 def split(text: str, limit: int) -> list[str]:
-    """Pieces of at most `limit` characters, cut at line ends where possible, numbered "(2/3)" when there are several."""
+    """Pieces of at most `limit` characters, cut at line ends if possible, numbered "(2/3)" when there are several."""
     if limit < 20:
         raise ValueError("a limit below 20 characters leaves no room for text")
     if len(text) <= limit:
