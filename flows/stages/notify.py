@@ -57,7 +57,9 @@ def notify(
     """
     done = Notified()
     resting: set[str] = set()
-    due = sorted(outbox.pending_deliveries(clock()), key=lambda row: (row["attempts"], row["created_at"], row["delivery_id"]))
+    due = sorted(
+        outbox.pending_deliveries(clock()), key=lambda row: (row["attempts"], row["created_at"], row["delivery_id"])
+    )
     for row in due:
         if row["channel"] in resting:
             continue
