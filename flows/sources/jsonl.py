@@ -137,7 +137,8 @@ def _add_lines(objects: ObjectRows, piece: Lines) -> bool:
         if item is None:
             if not piece.whole:
                 return False
-            notes["line that is no JSON object"] += bool(line.strip())
+            if line.strip():
+                notes["line that is no JSON object"] += 1
         elif is_sample(item):
             _add_object(objects, item, prefix)
         else:
