@@ -32,7 +32,7 @@ class Change:
 
 
 def change(rows: pl.DataFrame, tracks: pl.DataFrame, lookup: Lookup) -> Change:
-    """Sort out `rows` (KEY, value and any other columns) against the stored `tracks`; `lookup` is asked only if needed."""
+    """Sort out `rows` (KEY, value, any other columns) against the stored `tracks`; `lookup` is asked only if needed."""
     code, keys = _codes(rows)
     marks = keys.join(tracks, on=TRACK, how="left", maintain_order="left")
     order = np.argsort(code, kind="stable")

@@ -16,7 +16,7 @@ Moment = float | datetime
 def given(connection: duckdb.DuckDBPyConnection, **frames: pl.DataFrame) -> Iterator[None]:
     """Let SQL read `frames` by their names inside the block."""
     for name, frame in frames.items():
-        connection.register(name, frame.to_arrow())
+        connection.register(name, frame)  # not frame.to_arrow(): one large batch is inserted at half the speed
     try:
         yield
     finally:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import duckdb
+import numpy as np
 import polars as pl
 
 from flows.records import STORED_SCHEMA, Attempt, Role
 from flows.store.connection import statement
-from flows.store.dedupe import TRACKS, Change, change
+from flows.store.dedupe import KEY, TRACKS, Change, change
 from flows.store.frames import given, number, select
 
 UNJUDGED_SCHEMA: dict[str, pl.DataType] = {
@@ -144,12 +145,13 @@ def count_rewritten(
 ) -> None:
     """Say in coverage how many values of each metric were replaced."""
     for metric, count in rewritten.items():
-        add_coverage(connection, run, "samples", metric, {_REWRITTEN: count}, now)
+        add_coverage(connection, run, check_name="samples", metric=metric, counts={_REWRITTEN: count}, now=now)
 
 
 def add_coverage(
     connection: duckdb.DuckDBPyConnection,
     run: str,
+    *,
     check_name: str,
     metric: str,
     counts: Mapping[str, int],
@@ -181,8 +183,13 @@ def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> 
     if not rows:
         return Unjudged(pl.DataFrame(schema=UNJUDGED_SCHEMA), upto)
     found = select(connection, statement("unjudged"), {"run_id": run_id, "after": after, "upto": upto})
-    if not found["position"].is_sorted():
-        found = found.sort("batch", "position")
+    if not len(found):
+        return Unjudged(pl.DataFrame(schema=UNJUDGED_SCHEMA), upto)
+    first = select(connection, statement("first_values"), {"run_id": run_id, **_range(found)})
+    if len(first):
+        found = found.join(first, on=KEY, how="left", maintain_order="left").with_columns(
+            value=pl.when("was_rewritten").then("first_value").otherwise("value")
+        )
     metrics = select(connection, "SELECT metric_id, name, role, unit FROM metric_rows WHERE run_id = ?", [run_id])
     place = _places(metrics["metric_id"], found["metric_id"])
     return Unjudged(
@@ -190,7 +197,7 @@ def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> 
             *(metrics[column].gather(place).alias(column) for column in ("name", "role", "unit")),
             "attempt",
             "step",
-            "seconds",
+            (pl.col("logged_at").dt.epoch("us") / 1e6).fill_null(float("nan")).alias("seconds"),
             "value",
         ).cast(UNJUDGED_SCHEMA),  # type: ignore[arg-type]
         upto,
@@ -198,13 +205,15 @@ def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> 
 
 
 def _places(ids: pl.Series, wanted: pl.Series) -> pl.Series:
-    table = pl.DataFrame({"metric_id": ids}).with_row_index("place")
-    return pl.DataFrame({"metric_id": wanted}).join(table, on="metric_id", how="left", maintain_order="left")["place"]
+    table = np.zeros(int(ids.to_numpy().max()) + 1, dtype=np.uint32)
+    table[ids.to_numpy()] = np.arange(len(ids))
+    return pl.Series(table[wanted.to_numpy()])
 
 
 def lineage_tails(
     connection: duckdb.DuckDBPyConnection,
     run_id: int,
+    *,
     attempts: Sequence[Attempt],
     attempt: int,
     n: int,
