@@ -150,8 +150,13 @@ def _within(value: object, span: tuple[float, float]) -> bool:
 
 
 def explains(pattern: Pattern, finding: Finding, event_kind: str) -> bool:
-    """Would an event of this kind make this finding an expected part of this pattern?"""
-    return event_kind in pattern.explained_by and any(matches(sign, finding) for sign in pattern.signs)
+    """Would an event of this kind make this finding an expected part of this pattern?
+
+    Of a pattern that is no expected one by itself (severity above 0) only the required signs count, where it has any.
+    """
+    required = [sign for sign in pattern.signs if sign.required]
+    signs = required if required and pattern.severity else pattern.signs
+    return event_kind in pattern.explained_by and any(matches(sign, finding) for sign in signs)
 
 
 def rank(
