@@ -1,0 +1,55 @@
+"""Markdown (CommonMark; Discord and Mattermost read the same): for chats and Prefect artifacts."""
+
+import re
+
+from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Link, Message, Paragraph
+from flows.messages.plain import plain, quiet
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
+_AT_START = re.compile(r"^(\s*)([-+=]|\d+[.)])")
+
+
+def as_markdown(message: Message, *, full: bool = False) -> str:
+    """The chat form, or with `full` everything."""
+    blocks = (*message.blocks, *message.more) if full else message.blocks
+    return "\n".join(line for block in blocks for line in _lines(block))
+
+
+def escape(text: str) -> str:
+    """One line that Markdown shows as it stands and that calls nobody."""
+    escaped = _SPECIAL.sub(r"\\\1", plain(text))
+    escaped = _AT_START.sub(lambda m: f"{m[1]}{m[2][:-1]}\\{m[2][-1]}", escaped)
+    escaped = re.sub(r"(?i)\b(https?|ftp)://", lambda m: f"{m[1]}:\u2060//", escaped)  # a name is no link
+    return quiet(escaped).replace("\\<", "\\<\u2060")
+
+
+def code(text: str) -> list[str]:
+    """Code, inline when it is one line; its marks are longer than any run of backticks inside."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    lines = quiet(text).split("\n")
+    if len(lines) > 1:
+        mark = "`" * max(3, longest + 1)
+        return [mark, *lines, mark]
+    mark, pad = "`" * (longest + 1), " " if "`" in text else ""
+    return [f"{mark}{pad}{lines[0]}{pad}{mark}"] if text.strip() else []
+
+
+def _lines(block: Block) -> list[str]:
+    shown: list[str] = []
+    match block:
+        case Header(text):
+            shown = [f"**{escape(text)}**"]
+        case Paragraph(text):
+            shown = [escape(text)]
+        case Facts(pairs):
+            shown = [f"- **{escape(label)}:** {escape(value)}" for label, value in pairs]
+        case Code(text):
+            shown = code(text)
+        case Link(text, url):
+            target = re.sub(r"[^\w:/?#@!$&*+,;=%.~-]", lambda m: "".join(f"%{b:02X}" for b in m[0].encode()), url)
+            shown = [f"[{escape(text)}](<{target}>)" if block.safe else f"{escape(text)}: {escape(url)}"]
+        case Divider():
+            shown = ["", "---", ""]
+        case Image():
+            pass  # travels as an attachment
+    return shown

@@ -1,0 +1,62 @@
+"""Slack's Block Kit. Foreign text stands only in `plain_text` and `rich_text`, where Slack reads no markup."""
+
+from typing import Any
+
+from flows.messages.as_text import as_text
+from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Link, Message, Paragraph
+from flows.messages.plain import cut
+
+MOST_BLOCKS = 45  # Slack takes 50
+MOST_TEXT = 2800  # of 3,000 in one text object
+
+
+def as_slack(message: Message, *, full: bool = False) -> list[dict[str, Any]]:
+    """Payloads for chat.postMessage or a webhook, several when one cannot hold it; `text` is the notification line."""
+    blocks = (*message.blocks, *message.more) if full else message.blocks
+    shown = [kit for block in blocks for kit in _kit(block)]
+    pages = [shown[start : start + MOST_BLOCKS] for start in range(0, len(shown), MOST_BLOCKS)]
+    text = escape(cut(as_text(message).split("\n")[0], 300))
+    return [{"text": text, "mrkdwn": False, "unfurl_links": False, "blocks": page} for page in pages]
+
+
+def escape(text: str) -> str:
+    """Text for a field that Slack parses: its three control characters as entities."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _kit(block: Block) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    match block:
+        case Header(text):
+            shown = [{"type": "header", "text": {"type": "plain_text", "text": cut(text, 150), "emoji": False}}]
+            shown += _sections([_span(text)]) if len(text) > 150 else []
+        case Paragraph(text):
+            shown = _sections(_pieces(text))
+        case Facts(pairs):
+            shown = [kit for k, v in pairs for kit in _sections([_span(f"{k}: ", bold=True), *_pieces(v)])]
+        case Code(text):
+            shown = [_rich({"type": "rich_text_preformatted", "elements": [piece]}) for piece in _pieces(text)]
+        case Link(text, url):
+            shown = _sections([{"type": "link", "url": url, "text": text} if block.safe else _span(f"{text}: {url}")])
+        case Divider():
+            shown = [{"type": "divider"}]
+        case Image():
+            pass  # a file of its own: a block would need a public address
+    return shown
+
+
+def _span(text: str, bold: bool = False) -> dict[str, Any]:
+    span: dict[str, Any] = {"type": "text", "text": text or " "}
+    return {**span, "style": {"bold": True}} if bold else span
+
+
+def _pieces(text: str) -> list[dict[str, Any]]:
+    return [_span(text[start : start + MOST_TEXT]) for start in range(0, max(len(text), 1), MOST_TEXT)]
+
+
+def _sections(elements: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [_rich({"type": "rich_text_section", "elements": elements})]
+
+
+def _rich(element: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "rich_text", "elements": [element]}

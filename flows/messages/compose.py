@@ -1,0 +1,144 @@
+"""An incident and what stands around it -> one message, the twelve fields of an alert in their order.
+
+The chat form has at most 12 lines: the sentence, the decision, the explanation, the chart, what moved, the
+hypotheses, the reference, one check, the first option, the way back, the limits, the history. The rest is `more`.
+"""
+
+from collections.abc import Sequence
+
+from flows.messages import facts
+from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Link, Message, Paragraph
+from flows.messages.document import IncidentDoc, severity_number
+from flows.messages.facts import URGENCY, Context
+from flows.messages.plain import plain, step
+
+CHART_NAME = "chart.png"
+TOP_INCIDENTS = 8
+_WORDS = {"opened": "", "reopened": "Open again: ", "escalated": "Worse: ", "resolved": "Resolved: "}
+
+
+def compose(run: str, incident: IncidentDoc, transition: str, context: Context | None = None) -> Message:
+    """The message that tells of one transition: opened, escalated, reopened or resolved."""
+    context = context or Context()
+    title = headline(run, incident, transition)
+    lines = _resolved(incident, context) if transition == "resolved" else _alarm(incident, context, transition)
+    chart = Image(CHART_NAME, f"{incident['title']} (chart of the metrics around step {step(incident['onset_step'])})")
+    query = Code(facts.evidence_query(run, incident))
+    blocks: list[Block] = [Header(title), Facts(tuple(lines)), query, _history(incident, context), chart]
+    if context.link:
+        blocks.append(Link("Page of this run", context.link))
+    return Message(
+        title=title,
+        severity=incident["severity"],
+        run=run,
+        transition=transition,
+        thread=incident["id"],
+        blocks=tuple(blocks),
+        more=tuple(_more(run, incident, context)) if transition != "resolved" else (),
+        incidents=(incident["id"],),
+    )
+
+
+def compose_all(run: str, told: Sequence[tuple[IncidentDoc, str]], context: Context | None = None) -> list[Message]:
+    """All transitions of one pass as messages: up to three one by one, more as ONE message with a count and the worst.
+
+    The bigger the disaster, the fewer and the surer the messages. Nothing told gives no message.
+    """
+    if len(told) <= 3:
+        return [compose(run, incident, transition, context) for incident, transition in told]
+    ordered = sorted(told, key=lambda t: (t[1] == "resolved", -severity_number(t[0]["severity"]), t[0]["onset_step"]))
+    worst, transition = ordered[0]
+    alarms = [incident for incident, what in ordered if what != "resolved"]
+    pages = sum(severity_number(incident["severity"]) >= 3 for incident in alarms)
+    count = f"{len(alarms)} incidents at once" if alarms else f"{len(ordered)} incidents resolved"
+    title = f"{worst['severity']} {plain(run, 60)}: {count}" + (f" ({pages} to page)" if pages else "")
+    rows = tuple((_mark(what, i), f"{plain(i['title'], 200)} (step {step(i['onset_step'])})") for i, what in ordered)
+    left = len(rows) - TOP_INCIDENTS
+    blocks: list[Block] = [Header(title), Facts(rows[:TOP_INCIDENTS])]
+    if left > 0:
+        blocks.append(Paragraph(f"and {left} more: watchkeeper incidents list"))
+    blocks.append(Image(CHART_NAME, f"{worst['title']} (chart of the worst of them)"))
+    if context and context.link:
+        blocks.append(Link("Page of this run", context.link))
+    return [
+        Message(
+            title=title,
+            severity=worst["severity"],
+            run=run,
+            transition=transition,
+            thread=worst["id"],
+            blocks=tuple(blocks),
+            more=(Divider(), Facts(rows[TOP_INCIDENTS:])) if left > 0 else (),
+            incidents=tuple(incident["id"] for incident, _ in ordered),
+        )
+    ]
+
+
+def headline(run: str, incident: IncidentDoc, transition: str) -> str:
+    """The one sentence: severity, run, what moved."""
+    return f"{incident['severity']} {plain(run, 60)}: {_WORDS.get(transition, '')}{plain(incident['title'], 240)}"
+
+
+def _mark(transition: str, incident: IncidentDoc) -> str:
+    return incident["severity"] if transition == "opened" else f"{incident['severity']} {transition}"
+
+
+def _alarm(incident: IncidentDoc, context: Context, transition: str) -> list[tuple[str, str]]:
+    lines = [
+        ("Needed", _decision(incident, context, transition)),
+        ("Explained by", facts.explained(incident, context.events)),
+        ("Moved", f"{facts.moved(incident.get('findings', []))}; not moved: {facts.stayed(incident, context.metrics)}"),
+        ("Likely", facts.hypotheses(incident)),
+    ]
+    if context.reference:
+        lines.append(("Reference", plain(context.reference, 200)))
+    lines.append(("Option", facts.option(incident)))
+    if severity_number(incident["severity"]) >= 2:
+        lines.append(("Way back", facts.rollback(incident, context.events)))
+    limits = facts.limits(incident, context)
+    return [*lines, ("Limits", limits)] if limits else lines
+
+
+def _resolved(incident: IncidentDoc, context: Context) -> list[tuple[str, str]]:
+    onset, resolved = incident["onset_step"], incident.get("resolved_step")
+    lasted = "" if resolved is None else f", {step(resolved - onset)} steps after it began at {step(onset)}"
+    return [
+        ("Back", f"since step {step(resolved)}{lasted}"),
+        ("Had moved", facts.moved(incident.get("findings", []))),
+        ("Explained by", facts.explained(incident, context.events)),
+    ]
+
+
+def _decision(incident: IncidentDoc, context: Context, transition: str) -> str:
+    told = f"{URGENCY[incident['severity']]}; began at step {step(incident['onset_step'])}"
+    told += f", seen at {step(incident['detected_step'])}"
+    if context.decide_by_step is not None:
+        told += f"; decide before step {step(context.decide_by_step)}"
+    past = incident.get("severity_history", [])
+    if transition == "escalated" and len(past) > 1:
+        told += f"; was {past[-2]['severity']}, {past[-1]['severity']} since step {step(past[-1]['step'])}"
+    return told
+
+
+def _history(incident: IncidentDoc, context: Context) -> Facts:
+    told = [f"incident {incident['id']}"]
+    told += [plain(context.similar, 120)] if context.similar else []
+    told += [f"in charge: {plain(context.owner, 60)}"] if context.owner else []
+    return Facts((("Record", "; ".join(told)),))
+
+
+def _more(run: str, incident: IncidentDoc, context: Context) -> list[Block]:
+    """What the chat form had no room for."""
+    blocks: list[Block] = [Divider()]
+    for index in range(1, len(incident.get("suggestions", []))):
+        blocks.append(Facts(((f"Option {index + 1}", facts.option(incident, index)),)))
+    every = [
+        (plain(f["metric"], 80), f"{facts.movement(f)}; onset {step(f['onset_step'])}, seen {step(f['detected_step'])}")
+        for f in incident.get("findings", [])[:40]
+    ]
+    blocks += [Facts(tuple(every))] if every else []
+    unchecked = tuple((plain(check, 60), plain(why, 160)) for check, why in context.not_checked[:20])
+    if unchecked:
+        blocks += [Paragraph("Not checked:"), Facts(unchecked)]
+    blocks.append(Code(f"watchkeeper incidents show {plain(incident['id'], 40)}"))
+    return blocks

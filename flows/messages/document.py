@@ -1,0 +1,124 @@
+"""The incident as `check --json` writes it (docs: watchkeeper.check/1): the shape that messages, charts and pages read.
+
+Reading this shape, and no inner class, keeps the pages of `check`, `demo` and a live run the same.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
+
+
+class FindingDoc(TypedDict, total=False):
+    """One detector's word on one metric; `magnitude` is in `unit`, steps are the source's own."""
+
+    detector: str
+    kind: str
+    metric: str
+    role: str
+    direction: str
+    onset_step: float
+    detected_step: float
+    magnitude: float
+    unit: str
+    evidence: Mapping[str, Any]
+
+
+class HypothesisDoc(TypedDict, total=False):
+    """A pattern of the playbook with what speaks for it, against it, and what could not be looked at."""
+
+    pattern: str
+    score: float
+    matched: list[str]
+    contradicted: list[str]
+    missing: list[str]
+
+
+class SuggestionDoc(TypedDict, total=False):
+    """One thing to do, what it costs, and what speaks against it."""
+
+    do: str
+    why: str
+    cost: str
+    reversible: bool
+    evidence: list[str]
+    counter_evidence: list[str]
+
+
+class IncidentDoc(TypedDict, total=False):
+    """One incident, open or resolved."""
+
+    id: str
+    severity: str
+    status: str
+    title: str
+    pattern: str
+    confidence: float
+    onset_step: float
+    detected_step: float
+    resolved_step: float | None
+    severity_history: list[dict[str, Any]]
+    findings: list[FindingDoc]
+    hypotheses: list[HypothesisDoc]
+    suggestions: list[SuggestionDoc]
+
+
+class MetricDoc(TypedDict, total=False):
+    """One metric that was read."""
+
+    name: str
+    role: str
+    samples: int
+    last_step: float
+    last_value: float | str | None
+    unit: str
+
+
+class RunDoc(TypedDict, total=False):
+    """One run of a check document."""
+
+    run: str
+    source: str
+    format: str
+    step_key: str
+    first_step: float
+    last_step: float
+    samples: int
+    metrics: list[MetricDoc]
+    incidents: list[IncidentDoc]
+    not_checked: list[dict[str, Any]]
+
+
+def severity_number(severity: str | int) -> int:
+    """0..4 of "S0".."S4" (an int passes through)."""
+    return severity if isinstance(severity, int) else SEVERITIES.index(severity)
+
+
+def incident_doc(row: Mapping[str, Any], findings: Iterable[Mapping[str, Any]] = ()) -> IncidentDoc:
+    """The document of one row of the `incidents` table (its JSON columns may be text) and its rows of `findings`."""
+    history = [
+        entry if isinstance(entry, dict) else {"step": entry[0], "severity": entry[1]}
+        for entry in _decoded(row.get("severity_history"))
+    ]
+    for entry in history:
+        entry["severity"] = SEVERITIES[severity_number(entry["severity"])]
+    kept = [{**finding, "evidence": _decoded(finding.get("evidence"), {})} for finding in findings]
+    document: dict[str, Any] = {
+        "id": row.get("incident_id", row.get("id")),
+        "severity": SEVERITIES[severity_number(row["severity"])],
+        "severity_history": history,
+        "findings": sorted(kept, key=lambda f: (f["onset_step"], f["detected_step"], f["metric"], f["detector"])),
+        "hypotheses": _decoded(row.get("hypotheses")),
+        "suggestions": _decoded(row.get("suggestions")),
+    }
+    for key in ("status", "title", "pattern", "confidence", "onset_step", "detected_step", "resolved_step"):
+        document[key] = row.get(key)
+    return document  # type: ignore[return-value]  # the keys are the TypedDict's, filled in a loop
+
+
+def _decoded(value: Any, empty: Any = ()) -> Any:
+    """A JSON column: text is parsed, anything else is taken as it is."""
+    if value is None or value == "":
+        return type(empty)() if empty != () else []
+    return json.loads(value) if isinstance(value, str) else value
