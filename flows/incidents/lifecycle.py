@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from detectors.cause import Hypothesis, Pattern, Suggestion, confidence, rank
 from detectors.finding import Finding, NotChecked, Recovery
 from flows.incidents.filling import fill
-from flows.incidents.grouping import Group, group, settle
+from flows.incidents.grouping import Group, closes, group
 from flows.incidents.incident import Episode, Incident, Transition, canonical, episode_of, stable_id
 from flows.incidents.severity import KnownEvent, StepOf, history, is_near, known_events
 from flows.incidents.title import leading, title
@@ -67,8 +67,9 @@ def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: 
     used = set(taken.values())
     for index, item in enumerate(groups):
         if index not in taken:
-            name = stable_id(run, attempt, *episode_of(item.anchor))
-            taken[index] = name if name not in used else stable_id(name, item.anchor.onset_step)
+            first = item.anchor
+            name = stable_id(run, attempt, *episode_of(first), first.onset_step)
+            taken[index] = name if name not in used else stable_id(name, first.detected_step)
             used.add(taken[index])
     return [taken[index] for index in range(len(groups))]
 
@@ -127,8 +128,7 @@ def may_change(incident: Incident, horizon_step: float) -> bool:
     """
     if incident.resolved_step is None:
         return True
-    last = max(incident.resolved_step, *(item.detected_step for item in incident.findings))
-    return horizon_step <= last + 2 * max(settle(item) for item in incident.findings)
+    return horizon_step <= closes(incident.findings, incident.resolved_step)
 
 
 def transitions(before: Sequence[Incident], after: Sequence[Incident]) -> list[Transition]:
