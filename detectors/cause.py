@@ -2,8 +2,9 @@
 
 A pattern lists signs (a role that moves in a certain way), roles that must stay flat, and event kinds. Its score is a
 sum of log-odds: a matched sign +1, a role that had to stay flat and did +0.5, one that moved -1.5, a sign that moved
-the other way -1.5, a near event that would explain it away -1.5, a missing metric 0 (it is listed, because it would
-discriminate). A required sign or a gate event that is absent takes the pattern out of the running.
+the other way -1.5, a near event that would explain it away -1.5, a role that moved and that the pattern says nothing
+about -0.5, a missing metric 0 (it is listed, because it would discriminate). A required sign or a gate event that is
+absent takes the pattern out of the running, and signs of less than full weight do not bring it in.
 
 Fooled by: metrics that move after the moment of judging (the ranking is of what is known so far), and roles that are
 logged too coarsely to have moved yet (they count as flat). Weights are those of a hand-made table, not fitted.
@@ -20,6 +21,7 @@ from detectors.finding import Finding
 MATCH = 1.0
 FLAT = 0.5
 CONTRADICTED = -1.5
+UNACCOUNTED = -0.5
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,26 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
     tally = _Tally(pattern.prior, [], [], [])
     if gates:
         tally.add(MATCH, f"event {' and '.join(gates)}")
+    _weigh_signs(pattern, findings, present, tally)
+    moved = {finding.role for finding in findings}
+    for role in pattern.flat:
+        if role in moved:
+            tally.add(CONTRADICTED, f"{role} moved")
+        elif role in present:
+            tally.add(FLAT, f"{role} flat")
+        else:
+            tally.lacks(role)
+    speaks_of_all = any(not sign.roles for sign in pattern.signs)
+    for role in [] if speaks_of_all else sorted(moved - _accounted(pattern)):
+        tally.add(UNACCOUNTED, f"{role} moved, which it does not account for")
+    explained = set(pattern.explained_by) & events if pattern.severity else set()
+    for kind in sorted(explained - set(pattern.gate)):
+        tally.add(CONTRADICTED, f"event {kind} explains it")
+    words = (tuple(tally.matched), tuple(tally.contradicted), tuple(tally.missing))
+    return Hypothesis(pattern.name, round(tally.score, 3), *words, pattern.title, pattern.checks)
+
+
+def _weigh_signs(pattern: Pattern, findings: Sequence[Finding], present: set[str], tally: _Tally) -> None:
     for sign in pattern.signs:
         if any(matches(sign, finding) for finding in findings):
             tally.add(sign.weight, sign.label())
@@ -216,23 +238,18 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
     for sign in pattern.against:
         if any(matches(sign, finding) for finding in findings):
             tally.add(CONTRADICTED, sign.label())
-    moved = {finding.role for finding in findings}
-    for role in pattern.flat:
-        if role in moved:
-            tally.add(CONTRADICTED, f"{role} moved")
-        elif role in present:
-            tally.add(FLAT, f"{role} flat")
-        else:
-            tally.lacks(role)
-    explained = set(pattern.explained_by) & events if pattern.severity else set()
-    for kind in sorted(explained - set(pattern.gate)):
-        tally.add(CONTRADICTED, f"event {kind} explains it")
-    words = (tuple(tally.matched), tuple(tally.contradicted), tuple(tally.missing))
-    return Hypothesis(pattern.name, round(tally.score, 3), *words, pattern.title, pattern.checks)
+
+
+def _accounted(pattern: Pattern) -> set[str]:
+    """Roles that the pattern speaks of."""
+    spoken = {role for sign in (*pattern.signs, *pattern.against) for role in sign.roles}
+    return spoken | set(pattern.flat) | {"other"}
 
 
 def _required_signs(pattern: Pattern, findings: Sequence[Finding]) -> bool:
-    """Every required sign is there; of a pattern without required signs at least one sign."""
+    """Every required sign is there; without required signs one of full weight (of an expected pattern any one)."""
     required = [sign for sign in pattern.signs if sign.required]
     shown = [sign for sign in pattern.signs if any(matches(sign, finding) for finding in findings)]
-    return all(sign in shown for sign in required) if required else bool(shown)
+    if required:
+        return all(sign in shown for sign in required)
+    return any(sign.weight >= MATCH or not pattern.severity for sign in shown)

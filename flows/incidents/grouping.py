@@ -50,6 +50,10 @@ class Group:
         resolved = self.resolved_step
         return resolved is not None and step > closes(self.findings, resolved)
 
+    def recover(self, episode: Episode, step: float) -> None:
+        if self.recovered[episode] is None:  # the first recovery counts until it fires again
+            self.recovered[episode] = step
+
     def add(self, finding: Finding) -> None:
         self.findings.append(finding)
         self.recovered[episode_of(finding)] = None
@@ -145,8 +149,8 @@ class _Board:
     def take(self, answer: Finding | Recovery) -> None:
         index = self.by_episode.get(episode_of(answer))
         if isinstance(answer, Recovery):
-            if index is not None:
-                self.groups[index].recovered[episode_of(answer)] = answer.step
+            if index is not None and not self.groups[index].is_closed(answer.step):
+                self.groups[index].recover(episode_of(answer), answer.step)
             return
         self.reach = max(self.reach, window(answer, answer))
         if index is None or self.groups[index].is_closed(answer.detected_step):

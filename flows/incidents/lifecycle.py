@@ -131,6 +131,25 @@ def may_change(incident: Incident, horizon_step: float) -> bool:
     return horizon_step <= closes(incident.findings, incident.resolved_step)
 
 
+def remembered(
+    answers: Iterable[Finding | Recovery], incidents: Sequence[Incident], horizon_step: float
+) -> list[Finding | Recovery]:
+    """The answers a judge must fold again later: those of incidents that may still change after `horizon_step`."""
+    live = [item for item in incidents if may_change(item, horizon_step)]
+    findings = {canonical(finding) for item in live for finding in item.findings}
+    since: dict[Episode, float] = {}
+    for item in live:
+        for finding in item.findings:
+            episode = episode_of(finding)
+            since[episode] = min(finding.detected_step, since.get(episode, finding.detected_step))
+    return [
+        answer
+        for answer in answers
+        if (isinstance(answer, Finding) and canonical(answer) in findings)
+        or (isinstance(answer, Recovery) and answer.step >= since.get(episode_of(answer), float("inf")))
+    ]
+
+
 def transitions(before: Sequence[Incident], after: Sequence[Incident]) -> list[Transition]:
     """What changed, in order of steps. An incident made only of findings told before is not announced again."""
     old = {item.id: item for item in before}
@@ -183,8 +202,3 @@ def superseded(before: Sequence[Incident], after: Sequence[Incident]) -> list[In
                 )
             )
     return closed
-
-
-def ordered(answers: Iterable[Finding | Recovery]) -> list[Finding | Recovery]:
-    """Answers in canonical order."""
-    return sorted(answers, key=canonical)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from detectors.finding import Finding
-from flows.incidents.grouping import cadence, is_slow, number
+from flows.incidents.grouping import SLOW, cadence, is_slow, number
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
 LOUD = ("nonfinite", "divergence", "schedule", "overfit", "level", "spike", "plateau", "trend", "stall")
@@ -45,19 +45,16 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
     since = f"since step {steps(finding.onset_step)}"
     if finding.role == "learning_rate" and number(finding, "after") == 0:
         return f"{name} is 0 {since}: nothing is learned"
-    if finding.kind == "nonfinite":
-        return f"{name} became {_nonfinite(finding.evidence.get('value', finding.evidence.get('after')))} {at}"
+    if finding.kind in SLOW:
+        return f"{name} {_slow(finding)} {since}"
+    sentences = {
+        "nonfinite": f"became {_nonfinite(finding.evidence.get('value', finding.evidence.get('after')))} {at}",
+        "rewind": f"went back to step {steps(finding.onset_step)}",
+        "invariant": f"{_invariant(finding)} {at}",
+    }
     if finding.kind == "stall":
         return _stall(finding, name, resolved_step)
-    if finding.kind == "rewind":
-        return f"{name} went back to step {steps(finding.onset_step)}"
-    if finding.kind == "trend":
-        return f"{name} {_slope(finding)} {since}"
-    if finding.kind in ("plateau", "overfit", "variance", "ladder"):
-        return _slow(finding, since)
-    if finding.kind == "invariant":
-        return f"{name} {_invariant(finding)} {at}"
-    return f"{name} {_move(finding)} {at}{_stay(finding, resolved_step)}"
+    return f"{name} {sentences.get(finding.kind) or f'{_move(finding)} {at}{_stay(finding, resolved_step)}'}"
 
 
 def _stall(finding: Finding, name: str, resolved_step: float | None) -> str:
@@ -81,20 +78,20 @@ def _slope(finding: Finding) -> str:
     return f"{verb} {percent(change)} per {unit:,} steps"
 
 
-def _slow(finding: Finding, since: str) -> str:
-    ratio = number(finding, "ratio")
+def _slow(finding: Finding) -> str:
+    if finding.kind == "trend":
+        return _slope(finding)
     if finding.kind == "plateau":
         level = number(finding, "after")
-        return f"{finding.metric} has not improved{f' from {amount(level)}' if level is not None else ''} {since}"
+        return f"has not improved{f' from {amount(level)}' if level is not None else ''}"
     if finding.kind == "overfit":
         train = (number(finding, "train_before"), number(finding, "train_after"))
         falls = f" from {amount(train[0])} to {amount(train[1])}" if train[0] and train[1] else ""
-        return f"{finding.metric} climbs{_from_to(finding)} while the training loss falls{falls}, {since}"
+        return f"climbs{_from_to(finding)} while the training loss falls{falls},"
     if finding.kind == "variance":
-        change = f"{amount(ratio)} times its spread" if ratio is not None else "another spread than before"
-        return f"{finding.metric} has {change} {since}"
-    side = _verb(finding, "above", "below", "off")
-    return f"{finding.metric} is {side} what smaller runs predict{_relative(finding)} {since}"
+        ratio = number(finding, "ratio")
+        return f"has {amount(ratio)} times its spread" if ratio is not None else "has another spread than before"
+    return f"is {_verb(finding, 'above', 'below', 'off')} what smaller runs predict{_relative(finding)}"
 
 
 def _invariant(finding: Finding) -> str:
@@ -154,16 +151,18 @@ def _relative(finding: Finding) -> str:
 
 def _company(main: Finding, findings: Sequence[Finding]) -> str:
     """The first other metric by name with its factor and lead, the rest as a count."""
+    back = next((item for item in findings if item.kind == "rewind" and item is not main), None)
+    after = f", after the run went back to step {steps(back.onset_step)}" if back is not None else ""
     others: dict[str, Finding] = {}
     for item in sorted(findings, key=lambda item: (_place(item.role, LEADING), item.onset_step, item.metric)):
-        if item.metric != main.metric:
+        if item.metric not in (main.metric, ""):  # a rewind has no metric
             others.setdefault(item.metric, item)
     if not others:
-        return ""
+        return after
     first = next(iter(others.values()))
     rest = len(others) - 1
     more = f", and {rest} other metric{'s' if rest > 1 else ''} moved with it" if rest else ""
-    return f", with {first.metric}{_factor(first)}{_lead(main, first)}{more}"
+    return f", with {first.metric}{_factor(first)}{_lead(main, first)}{more}{after}"
 
 
 def _factor(finding: Finding) -> str:
