@@ -2,8 +2,9 @@
 
 A pattern lists signs (a role that moves in a certain way), roles that must stay flat, and event kinds. Its score is a
 sum of log-odds: a matched sign +1, a role that had to stay flat and did +0.5, one that moved -1.5, a sign that moved
-the other way -1.5, a near event that would explain it away -1.5, a missing metric 0 (it is listed, because it would
-discriminate). A required sign or a gate event that is absent takes the pattern out of the running.
+the other way -1.5, a near event that would explain it away -1.5, a role that moved and that the pattern says nothing
+about -0.5, a missing metric 0 (it is listed, because it would discriminate). A required sign or a gate event that is
+absent takes the pattern out of the running, and signs of less than full weight do not bring it in.
 
 Fooled by: metrics that move after the moment of judging (the ranking is of what is known so far), and roles that are
 logged too coarsely to have moved yet (they count as flat). Weights are those of a hand-made table, not fitted.
@@ -20,6 +21,7 @@ from detectors.finding import Finding
 MATCH = 1.0
 FLAT = 0.5
 CONTRADICTED = -1.5
+UNACCOUNTED = -0.5
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Check:
 class Sign:
     """A move that belongs to a pattern: any of `roles`, any of `kinds` (empty: all), in `direction` (any, up, down).
 
-    `evidence` bounds numbers of the finding's evidence, {key: (low, high)}; a key that is missing excludes nothing.
+    `evidence` bounds numbers of the finding's evidence, {key: (low, high)}; a key that is missing does not match.
     """
 
     roles: tuple[str, ...]
@@ -67,12 +69,17 @@ class Sign:
 
 @dataclass(frozen=True)
 class Pattern:
-    """One entry of the playbook. `gate` and `explained_by` hold event kinds; `never_explained` vetoes S0."""
+    """One entry of the playbook.
+
+    `signs` speak for it, `against` against it, roles in `flat` must not move. `gate` (needed) and `explained_by` hold
+    event kinds; of a pattern with severity 0 the latter make it an expected one. `never_explained` vetoes that.
+    """
 
     name: str
     title: str
     severity: int
     signs: tuple[Sign, ...]
+    against: tuple[Sign, ...] = ()
     flat: tuple[str, ...] = ()
     gate: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
@@ -102,6 +109,7 @@ def pattern_of(name: str, table: Mapping[str, Any]) -> Pattern:
     fields: dict[str, Any] = {**table, **_tuples(table, ("flat", "gate", "explained_by"))}
     try:
         fields["signs"] = tuple(_sign(item) for item in table["signs"])
+        fields["against"] = tuple(_sign(item) for item in table.get("against", ()))
         fields["checks"] = tuple(Check(**item) for item in table.get("checks", ()))
         fields["suggestions"] = tuple(_suggestion(item) for item in table["suggestions"])
         return Pattern(name=name, **fields)
@@ -140,12 +148,17 @@ def _about(sign: Sign, finding: Finding) -> bool:
 
 
 def _within(value: object, span: tuple[float, float]) -> bool:
-    return not isinstance(value, Real) or span[0] <= float(value) <= span[1]
+    return isinstance(value, Real) and span[0] <= float(value) <= span[1]
 
 
 def explains(pattern: Pattern, finding: Finding, event_kind: str) -> bool:
-    """Would an event of this kind make this finding an expected part of this pattern?"""
-    return event_kind in pattern.explained_by and any(matches(sign, finding) for sign in pattern.signs)
+    """Would an event of this kind make this finding an expected part of this pattern?
+
+    Of a pattern that is no expected one by itself (severity above 0) only the required signs count, where it has any.
+    """
+    required = [sign for sign in pattern.signs if sign.required]
+    signs = required if required and pattern.severity else pattern.signs
+    return event_kind in pattern.explained_by and any(matches(sign, finding) for sign in signs)
 
 
 def rank(
@@ -195,13 +208,7 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
     tally = _Tally(pattern.prior, [], [], [])
     if gates:
         tally.add(MATCH, f"event {' and '.join(gates)}")
-    for sign in pattern.signs:
-        if any(matches(sign, finding) for finding in findings):
-            tally.add(sign.weight, sign.label())
-        elif any(_about(sign, finding) for finding in findings):
-            tally.add(CONTRADICTED, f"{sign.label()}: moved the other way")
-        elif sign.roles and not present & set(sign.roles):
-            tally.lacks(*sign.roles)
+    _weigh_signs(pattern, findings, present, tally)
     moved = {finding.role for finding in findings}
     for role in pattern.flat:
         if role in moved:
@@ -210,14 +217,39 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
             tally.add(FLAT, f"{role} flat")
         else:
             tally.lacks(role)
-    for kind in sorted(set(pattern.explained_by) & events - set(pattern.gate)):
+    speaks_of_all = any(not sign.roles for sign in pattern.signs)
+    for role in [] if speaks_of_all else sorted(moved - _accounted(pattern)):
+        tally.add(UNACCOUNTED, f"{role} moved, which it does not account for")
+    explained = set(pattern.explained_by) & events if pattern.severity else set()
+    for kind in sorted(explained - set(pattern.gate)):
         tally.add(CONTRADICTED, f"event {kind} explains it")
     words = (tuple(tally.matched), tuple(tally.contradicted), tuple(tally.missing))
     return Hypothesis(pattern.name, round(tally.score, 3), *words, pattern.title, pattern.checks)
 
 
+def _weigh_signs(pattern: Pattern, findings: Sequence[Finding], present: set[str], tally: _Tally) -> None:
+    for sign in pattern.signs:
+        if any(matches(sign, finding) for finding in findings):
+            tally.add(sign.weight, sign.label())
+        elif any(_about(sign, finding) for finding in findings):
+            tally.add(CONTRADICTED, f"{sign.label()}: moved the other way")
+        elif sign.roles and not present & set(sign.roles):
+            tally.lacks(*sign.roles)
+    for sign in pattern.against:
+        if any(matches(sign, finding) for finding in findings):
+            tally.add(CONTRADICTED, sign.label())
+
+
+def _accounted(pattern: Pattern) -> set[str]:
+    """Roles that the pattern speaks of."""
+    spoken = {role for sign in (*pattern.signs, *pattern.against) for role in sign.roles}
+    return spoken | set(pattern.flat) | {"other"}
+
+
 def _required_signs(pattern: Pattern, findings: Sequence[Finding]) -> bool:
-    """Every required sign is there; of a pattern without required signs at least one sign."""
+    """Every required sign is there; without required signs one of full weight (of an expected pattern any one)."""
     required = [sign for sign in pattern.signs if sign.required]
     shown = [sign for sign in pattern.signs if any(matches(sign, finding) for finding in findings)]
-    return all(sign in shown for sign in required) if required else bool(shown)
+    if required:
+        return all(sign in shown for sign in required)
+    return any(sign.weight >= MATCH or not pattern.severity for sign in shown)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from detectors.cause import Hypothesis, Pattern, Suggestion, confidence, rank
 from detectors.finding import Finding, NotChecked, Recovery
 from flows.incidents.filling import fill
-from flows.incidents.grouping import Group, group, settle
+from flows.incidents.grouping import Group, closes, group
 from flows.incidents.incident import Episode, Incident, Transition, canonical, episode_of, stable_id
 from flows.incidents.severity import KnownEvent, StepOf, history, is_near, known_events
 from flows.incidents.title import leading, title
@@ -67,8 +67,9 @@ def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: 
     used = set(taken.values())
     for index, item in enumerate(groups):
         if index not in taken:
-            name = stable_id(run, attempt, *episode_of(item.anchor))
-            taken[index] = name if name not in used else stable_id(name, item.anchor.onset_step)
+            first = item.anchor
+            name = stable_id(run, attempt, *episode_of(first), first.onset_step)
+            taken[index] = name if name not in used else stable_id(name, first.detected_step)
             used.add(taken[index])
     return [taken[index] for index in range(len(groups))]
 
@@ -103,7 +104,7 @@ def _hypotheses(findings: Sequence[Finding], severity: int, context: _Context) -
     near = {item.event.kind for item in context.events if any(is_near(item.event, finding) for finding in findings)}
     patterns = context.patterns
     if severity == 0:  # an explained incident is one of those that an event makes
-        expected = [pattern for pattern in patterns if set(pattern.gate) & near and pattern.severity == 0]
+        expected = [pattern for pattern in patterns if set(pattern.explained_by) & near and pattern.severity == 0]
         found = rank(findings, context.roles, near, expected)
         if found:
             return found
@@ -127,8 +128,26 @@ def may_change(incident: Incident, horizon_step: float) -> bool:
     """
     if incident.resolved_step is None:
         return True
-    last = max(incident.resolved_step, *(item.detected_step for item in incident.findings))
-    return horizon_step <= last + 2 * max(settle(item) for item in incident.findings)
+    return horizon_step <= closes(incident.findings, incident.resolved_step)
+
+
+def remembered(
+    answers: Iterable[Finding | Recovery], incidents: Sequence[Incident], horizon_step: float
+) -> list[Finding | Recovery]:
+    """The answers a judge must fold again later: those of incidents that may still change after `horizon_step`."""
+    live = [item for item in incidents if may_change(item, horizon_step)]
+    findings = {canonical(finding) for item in live for finding in item.findings}
+    since: dict[Episode, float] = {}
+    for item in live:
+        for finding in item.findings:
+            episode = episode_of(finding)
+            since[episode] = min(finding.detected_step, since.get(episode, finding.detected_step))
+    return [
+        answer
+        for answer in answers
+        if (isinstance(answer, Finding) and canonical(answer) in findings)
+        or (isinstance(answer, Recovery) and answer.step >= since.get(episode_of(answer), float("inf")))
+    ]
 
 
 def transitions(before: Sequence[Incident], after: Sequence[Incident]) -> list[Transition]:
@@ -183,8 +202,3 @@ def superseded(before: Sequence[Incident], after: Sequence[Incident]) -> list[In
                 )
             )
     return closed
-
-
-def ordered(answers: Iterable[Finding | Recovery]) -> list[Finding | Recovery]:
-    """Answers in canonical order."""
-    return sorted(answers, key=canonical)
