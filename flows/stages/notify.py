@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from flows.channels.contract import Channel, Outgoing, TryLater, message_id, thread_id
-from flows.errors import PermanentError, TransientError
-from flows.messages.blocks import Message, from_json
+from flows.channels.contract import Channel, Outgoing, message_id, thread_id
+from flows.errors import DeliveryFailed, PermanentError, TransientError
+from flows.messages.blocks import Header, Message, Paragraph, from_json
 from flows.messages.plain import plain
 
 FIRST_PAUSE_SECONDS = 30.0
@@ -45,11 +45,23 @@ class Notified:
     errors: list[str] = field(default_factory=list)
 
 
+Drawing = Callable[[Mapping[str, Any]], bytes | None]
+
+
+@dataclass(frozen=True)
+class _Pass:
+    outbox: Outbox
+    channels: Mapping[str, Channel]
+    clock: Callable[[], datetime]
+    chart: Drawing | None
+    done: Notified
+
+
 def notify(
     outbox: Outbox,
     channels: Mapping[str, Channel],
     clock: Callable[[], datetime],
-    chart: Callable[[Mapping[str, Any]], bytes | None] | None = None,
+    chart: Drawing | None = None,
 ) -> Notified:
     """Send what is due. `chart` makes the PNG of a delivery row; an alert goes out without one rather than not at all.
 
@@ -57,15 +69,14 @@ def notify(
     """
     done = Notified()
     resting: set[str] = set()
-    due = sorted(outbox.pending_deliveries(clock()), key=lambda row: (row["attempts"], row["created_at"], row["delivery_id"]))
-    for row in due:
+    for row in sorted(outbox.pending_deliveries(clock()), key=_turn):
         if row["channel"] in resting:
             continue
         claimed = outbox.claim_delivery(row["delivery_id"], clock())
         if claimed is None:
             continue
         done.repeats += int(claimed["repeats"] > row["repeats"])
-        if not _deliver(outbox, claimed, channels, clock, chart, done):
+        if not _deliver(claimed, _Pass(outbox, channels, clock, chart, done)):
             resting.add(row["channel"])
     return done
 
@@ -75,60 +86,54 @@ def pause_seconds(attempts: int) -> float:
     return min(FIRST_PAUSE_SECONDS * 2.0 ** min(max(attempts - 1, 0), 20), LONGEST_PAUSE_SECONDS)
 
 
-def _deliver(
-    outbox: Outbox,
-    row: Mapping[str, Any],
-    channels: Mapping[str, Channel],
-    clock: Callable[[], datetime],
-    chart: Callable[[Mapping[str, Any]], bytes | None] | None,
-    done: Notified,
-) -> bool:
+def _turn(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """New ones first: a channel that keeps failing waits behind those that work."""
+    return row["attempts"], row["created_at"], row["delivery_id"]
+
+
+def _deliver(row: Mapping[str, Any], at: _Pass) -> bool:
     """Whether the channel may be asked again in this pass."""
-    identity = row["delivery_id"]
     try:
-        receipt = _channel(channels, row).send(_outgoing(row, chart, done))
+        receipt = _channel(at.channels, row).send(_outgoing(row, at))
     except PermanentError as error:
-        outbox.mark_failed(identity, str(error), None)
-        done.dead += 1
-        done.errors.append(str(error))
+        at.outbox.mark_failed(row["delivery_id"], str(error), None)
+        at.done.dead += 1
+        at.done.errors.append(str(error))
         return True
     except TransientError as error:
-        wait = max(pause_seconds(row["attempts"]), getattr(error, "retry_after_seconds", 0.0))
-        _postpone(outbox, row, str(error), clock() + timedelta(seconds=wait), done)
+        _postpone(row, str(error), getattr(error, "retry_after_seconds", 0.0), at)
         return False
     except Exception as error:  # noqa: BLE001  # one broken plugin must not silence the others; its text may hold secrets
-        text = f"channel {row['channel']!r} broke with {type(error).__name__}; run watchkeeper doctor"
-        _postpone(outbox, row, text, clock() + timedelta(seconds=pause_seconds(row["attempts"])), done)
+        _postpone(row, f"channel {row['channel']!r} broke with {type(error).__name__}; run watchkeeper doctor", 0.0, at)
         return False
-    outbox.mark_delivered(identity, clock(), receipt.note)
-    done.delivered += 1
+    at.outbox.mark_delivered(row["delivery_id"], at.clock(), receipt.note)
+    at.done.delivered += 1
     return True
 
 
-def _postpone(outbox: Outbox, row: Mapping[str, Any], error: str, until: datetime, done: Notified) -> None:
-    outbox.mark_failed(row["delivery_id"], error, until)
-    done.postponed += 1
-    done.errors.append(error)
+def _postpone(row: Mapping[str, Any], error: str, asked_seconds: float, at: _Pass) -> None:
+    wait = max(pause_seconds(row["attempts"]), asked_seconds)
+    at.outbox.mark_failed(row["delivery_id"], error, at.clock() + timedelta(seconds=wait))
+    at.done.postponed += 1
+    at.done.errors.append(error)
 
 
 def _channel(channels: Mapping[str, Channel], row: Mapping[str, Any]) -> Channel:
     """A channel that is gone from the configuration may come back: its deliveries wait."""
     if row["channel"] not in channels:
         known = ", ".join(sorted(channels)) or "none"
-        raise TryLater(f"channel {row['channel']!r} is not in the configuration (known: {known}); add it again", 0.0)
+        raise DeliveryFailed(f"channel {row['channel']!r} is not in the configuration (known: {known}); add it again")
     return channels[row["channel"]]
 
 
-def _outgoing(
-    row: Mapping[str, Any], chart: Callable[[Mapping[str, Any]], bytes | None] | None, done: Notified
-) -> Outgoing:
+def _outgoing(row: Mapping[str, Any], at: _Pass) -> Outgoing:
     message = _message(row)
     picture = None
-    if chart is not None:
+    if at.chart is not None:
         try:
-            picture = chart(row)
+            picture = at.chart(row)
         except Exception as error:  # noqa: BLE001  # a picture that cannot be drawn must not hold back an alert
-            done.errors.append(f"no chart for {row['delivery_id']}: {plain(error, 200)}")
+            at.done.errors.append(f"no chart for {row['delivery_id']}: {plain(error, 200)}")
     identity = row.get("message_id") or message_id(row["delivery_id"])
     return Outgoing(message, identity, thread_id(message.thread), picture)
 
@@ -138,8 +143,6 @@ def _message(row: Mapping[str, Any]) -> Message:
     try:
         return from_json(row["message"])
     except ValueError:
-        from flows.messages.blocks import Header, Paragraph
-
         title = f"watchkeeper: {row['transition']} {row['incident_id']}"
         blocks = (Header(title), Paragraph(f"watchkeeper incidents show {row['incident_id']}"))
         return Message(title, "S3", "", row["transition"], row["incident_id"], blocks)
