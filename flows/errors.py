@@ -10,6 +10,7 @@ WatchkeeperError
 └── TransientError              the same call may succeed later
     ├── SourceUnavailable       the tracker or file system does not answer
     ├── StoreBusy               another process holds the store
+    ├── StoreFull               the disk under the store has no room; the transaction was rolled back
     ├── LeaseTaken              another pass of this run is under way
     └── DeliveryFailed          a channel did not take the message this time
 """
@@ -53,6 +54,10 @@ class SourceUnavailable(TransientError):
 
 class StoreBusy(TransientError):
     """Another process holds the store."""
+
+
+class StoreFull(TransientError):
+    """The disk under the store has no room; nothing was changed."""
 
 
 class LeaseTaken(TransientError):

@@ -1,0 +1,152 @@
+"""Catastrophe in the loss: at least twice its best, and staying there.
+
+Sees: two samples in a row at or above twice the best level so far (the lowest median of three, so that one lucky sample
+sets no record). It needs no noise model and runs from the second sample on, hence it covers the first minutes of a
+run, resets of the weights, and explosions. S3; S4 when 25 samples later it is still there and not falling.
+Silent: where the loss is not positive, where the rise is under 2 % of the first loss (a loss near zero doubles by
+noise), and where it is within four times the scatter of the sixteen samples before.
+Fooled by: a task whose loss is reset on purpose (a curriculum): declare the event.
+False alarms: 0 on the healthy recorded runs. Units: log ratio to the best.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from detectors.chunk import Chunk, Said, State
+from detectors.noise import BLOCK, NORMAL_MAD
+from detectors.series import Array
+
+DETECTOR = ("divergence", 1)
+FACTOR = 2.0
+BACK = math.sqrt(2.0)  # hysteresis: below this multiple of the best ...
+CALM = 10  # ... for so many samples ends the episode
+VERDICT = 25  # samples after which it must be falling
+
+
+def carry(state: State, step: float) -> State:
+    """The best loss of the parent stays the bar (its abandoned steps may have set it by a little)."""
+    del step
+    return {key: state[key] for key in ("start", "best") if key in state}
+
+
+def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
+    """Findings `divergence` at S3 and S4, and the recovery."""
+    new = chunk.value[chunk.offset :]
+    behind = list(state.get("best", [math.inf, math.inf]))  # best two and one samples before the chunk
+    best = np.concatenate([behind, np.minimum(_middle(chunk.value, chunk.offset), behind[1])])
+    best[2:] = np.minimum.accumulate(best[2:])
+    first = next((float(v) for v in new if np.isfinite(v)), None) if state.get("start") is None else state["start"]
+    now: dict[str, Any] = {**state, "start": first, "best": best[-2:].tolist()}
+    # a sample is held against the best before its neighbour, so that a pair cannot lower its own bar
+    with np.errstate(invalid="ignore"):
+        high = new >= FACTOR * best[:-2]
+    if now.get("episode") is None and not high.any():
+        return [], now
+    said: list[Said] = []
+    for k, index in enumerate(chunk.indices):
+        if now.get("episode") is not None:
+            said += _continues(chunk, index, float(new[k]), now)
+        elif high[k]:
+            said += _opens(chunk, index, float(best[k]), now)
+    return said, now
+
+
+def _middle(values: Array, offset: int) -> Array:
+    """Median of each new sample and the two before it; the larger of the first two. Non-finite counts as high."""
+    finite = np.where(np.isfinite(values[max(offset - 2, 0) :]), values[max(offset - 2, 0) :], np.inf)
+    missing = 2 - min(offset, 2)
+    padded = np.concatenate([np.full(missing, -np.inf), finite])
+    middle: Array = np.median(np.lib.stride_tricks.sliding_window_view(padded, 3), axis=1)
+    if missing:
+        middle[0] = finite[0]
+        middle[1:2] = finite[:2].max()
+    return middle
+
+
+def _opens(chunk: Chunk, index: int, best: float, now: dict[str, Any]) -> list[Said]:
+    at = chunk.at(index)
+    if at < 1 or not (0 < best < np.inf) or now["start"] is None:
+        return []
+    pair = chunk.value[at - 1 : at + 1]
+    rise = float(np.min(np.where(np.isnan(pair), -np.inf, pair)))
+    if rise < FACTOR * best or rise - best < 0.02 * abs(now["start"]) or not _beyond_scatter(chunk, at - 1, rise):
+        return []
+    onset = at - 1
+    while onset > 0 and chunk.value[onset - 1] >= BACK * best and at - onset < CALM:
+        onset -= 1
+    onset_index = onset + chunk.first
+    top = float(np.nanmax(pair))
+    now.update(
+        episode=str(index),
+        onset=onset_index,
+        onset_step=float(chunk.step[onset]),
+        reference=best,
+        calm=0,
+        graded=False,
+        recent=[rise],
+    )
+    return [
+        chunk.finding(
+            DETECTOR,
+            "divergence",
+            onset_index,
+            index,
+            3,
+            str(index),
+            direction="up",
+            magnitude=math.log(min(top, 1e300) / best),
+            unit="log",
+            before=best,
+            after=float(pair[1]),
+            peak=top,
+        )
+    ]
+
+
+def _beyond_scatter(chunk: Chunk, at: int, value: float) -> bool:
+    """Whether value is far outside the scatter of the samples before `at`, where there are enough of them."""
+    before = chunk.value[max(0, at - BLOCK) : at]
+    before = before[np.isfinite(before)]
+    if len(before) < BLOCK // 2:
+        return True
+    middle = float(np.median(before))
+    return value - middle > 4 * NORMAL_MAD * float(np.median(np.abs(before - middle)))
+
+
+def _continues(chunk: Chunk, index: int, value: float, now: dict[str, Any]) -> list[Said]:
+    """An open episode: the verdict after 25 samples, and the way back."""
+    if not math.isfinite(value):
+        return []
+    best = now["reference"]
+    now["calm"] = now["calm"] + 1 if value < BACK * best else 0
+    now["recent"] = [*now["recent"], value][-VERDICT:]
+    if now["calm"] >= CALM:
+        said = [chunk.recovery(DETECTOR, now["episode"], index)]
+        now.update(episode=None, recent=[])
+        return said
+    recent = now["recent"]
+    if now["graded"] or len(recent) < VERDICT:
+        return []
+    now["graded"] = True
+    last = float(np.median(recent[-5:]))
+    if last < FACTOR * best or last < float(np.median(recent[:10])):
+        return []
+    return [
+        chunk.finding(
+            DETECTOR,
+            "divergence",
+            now["onset"],
+            index,
+            4,
+            now["episode"],
+            direction="up",
+            magnitude=math.log(last / best),
+            unit="log",
+            onset_step=now["onset_step"],
+            before=best,
+            after=last,
+            peak=max(recent),
+        )
+    ]

@@ -1,0 +1,124 @@
+"""Which detectors look at which role; they are loaded at first use."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module  # noqa: TID251
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.chunk import LOOKBACK, Chunk, Detector, Said, State
+from detectors.finding import Answer, Finding, NotChecked
+from detectors.noise import CHUNK, NEEDED
+from detectors.series import Array, Series
+
+EVERY = ("nonfinite",)
+BY_ROLE: dict[str, tuple[str, ...]] = {
+    "loss": ("divergence", "spikes", "shifts", "invariants", "silence"),
+    "grad_norm": ("spikes", "direction", "invariants"),
+    "update_norm": ("spikes", "invariants"),
+    "param_norm": ("invariants", "direction"),
+    "mfu": ("throughput", "invariants"),
+    "throughput": ("throughput", "invariants"),
+    "step_time": ("throughput", "invariants"),
+    "data_wait": (),
+    "token_drop": ("shifts", "direction"),
+    "router_entropy": ("shifts", "direction", "invariants"),
+    "learning_rate": ("schedule",),
+    "eval_loss": ("invariants",),
+}
+LEAF: dict[str, tuple[str, ...]] = {
+    "param_norm": ("invariants",),
+    "grad_norm": ("invariants",),
+}  # one of many: never statistics
+NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"})
+STATISTICAL = frozenset({"spikes", "shifts", "direction", "throughput"})
+SPAN = 16 * CHUNK  # samples judged at once
+
+
+def detectors_of(role: str, group: str = "") -> tuple[str, ...]:
+    """Names of the detectors that look at a metric of this role; `group` is the layer or leaf, "" for a whole run."""
+    return (*EVERY, *(LEAF if group else BY_ROLE).get(role, ()))
+
+
+def load(name: str) -> Detector:
+    """The detector module of that name."""
+    return cast(Detector, import_module(f"detectors.{name}"))
+
+
+def advance(
+    step: Array,
+    value: Array,
+    seconds: Array,
+    first: int,
+    start: int,
+    states: dict[str, State],
+    *,
+    name: str,
+    role: str,
+    group: str = "",
+) -> tuple[list[Said], dict[str, State], int]:
+    """Judge all samples from index `start` (a multiple of CHUNK) on; `first` is the index of element 0.
+
+    Returns what can be said with its sample index, the states at the last whole chunk, and the index of that boundary.
+    What is said about a partial chunk is repeated when it is judged again with more samples: compare indices.
+    """
+    said: list[Said] = []
+    end = first + len(step)
+    names = detectors_of(role, group)
+    while start < end:
+        whole = min(SPAN, (end - start) // CHUNK * CHUNK)
+        stop = start + (whole or end - start)
+        low = max(first, start - LOOKBACK)
+        chunk = Chunk(
+            low,
+            start,
+            step[low - first : stop - first],
+            value[low - first : stop - first],
+            seconds[low - first : stop - first],
+            name,
+            role,
+            group,
+        )
+        after = {}
+        for each in names:
+            found, after[each] = load(each).scan(chunk, states.get(each, {}))
+            said += found
+        if not whole:
+            return said, states, start
+        states, start = after, stop
+    return said, states, start
+
+
+def carried(states: Mapping[str, State], step: float) -> dict[str, State]:
+    """States for a new attempt whose shown tail begins at `step`, from those of its parent."""
+    return {name: load(name).carry(state, step) for name, state in states.items()}
+
+
+def is_sentinel(role: str, value: Array) -> NDArray[np.bool_]:
+    """Values that are no measurement (MFU -100, a negative norm or time): passed over, never alerted."""
+    return np.asarray(value < 0) if role in NEVER_NEGATIVE else np.zeros(len(value), dtype=bool)
+
+
+def inspect(series: Series, events: Sequence[Any] = ()) -> list[Answer]:
+    """Everything that can be said about one series, in the order in which a live watch would have said it."""
+    del events
+    said, _, _ = advance(series.step, series.value, series.seconds, 0, 0, {}, name=series.name, role=series.role)
+    answers = [answer for _, answer in sorted(said, key=lambda pair: pair[0])]
+    return [*answers, *not_checked(series.role, series.name, len(series))]
+
+
+def not_checked(role: str, name: str, samples: int) -> list[NotChecked]:
+    """The statistical checks for which a metric is too short."""
+    if samples >= NEEDED:
+        return []
+    return [
+        NotChecked(each, f"{samples} of at least {NEEDED} samples", name)
+        for each in detectors_of(role)
+        if each in STATISTICAL
+    ]
+
+
+def findings(answers: Sequence[Answer]) -> list[Finding]:
+    """Only the findings."""
+    return [a for a in answers if isinstance(a, Finding)]

@@ -1,0 +1,143 @@
+"""Slow steps: MFU, throughput and step time.
+
+Sees: at least 12 of the last 20 samples worse than the trailing median (256 samples, one block apart) by 3 % or three
+relative scatters, whichever is more; so evaluation and checkpoint pauses (about 2 % of the steps) do not count, and a
+bimodal step time widens its own gate. S2. The reference is frozen until the metric is back. A lone step above five times
+the median is annotated (S0).
+Silent: before 100 samples; on sentinels (MFU -100) and on the first sample after a restart.
+Fooled by: an announced change of batch, sequence length or hardware; a metric averaged over a window that changes.
+False alarms: see docs/detectors.md. Source: the rule measured on open Megatron and SmolLM3 logs (statistics D9).
+Units: fraction of the reference.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from detectors.chunk import Chunk, Said, State
+from detectors.noise import BLOCK, CHUNK, NORMAL_MAD, block_medians, row_median, windows
+from detectors.series import Array
+
+DETECTOR = ("throughput", 1)
+LEAST = 0.03
+SCATTERS = 3.0
+LAST, LOW = 20, 12  # samples
+REFERENCE = 16  # blocks
+MIN_SAMPLES = 112
+FROZEN = 4096  # samples after which a new level is the reference
+LONE = 5.0
+SLOW_IS_HIGH = ("step_time", "data_wait")
+
+
+def carry(state: State, step: float) -> State:
+    """Nothing: the tail of the parent gives the reference."""
+    del state, step
+    return {}
+
+
+def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
+    """Findings `level` (S2), `spike` (S0), and recoveries."""
+    speed = _speed(chunk)
+    typical, gate = _reference(speed, chunk)
+    ratio = speed[chunk.offset :] / typical
+    now: dict[str, Any] = {"low": [], **state}
+    low = ratio < gate
+    flags = np.concatenate([np.zeros(LAST - len(now["low"]), bool), np.array(now["low"], bool), low])
+    crowd = np.convolve(flags, np.ones(LAST, int))[LAST : LAST + len(low)]
+    said: list[Said] = []
+    for begin in range(0, len(low), CHUNK):
+        if now.get("episode") is None and not low[begin : begin + CHUNK].any():
+            continue
+        for k in range(begin, min(begin + CHUNK, len(low))):
+            if now.get("episode") is not None:
+                said += _continues(chunk, k, float(speed[chunk.offset + k]), now)
+            elif low[k] and crowd[k] >= LOW:
+                said += _opens(chunk, k, speed, flags[k + 1 : k + 1 + LAST], float(typical[k]), float(gate[k]), now)
+            elif ratio[k] < 1 / LONE:
+                said += _lone(chunk, k, float(typical[k]), float(ratio[k]))
+    now["low"] = flags[-LAST:].tolist()
+    return said, now
+
+
+def _speed(chunk: Chunk) -> Array:
+    """The metric so that high is good."""
+    values = np.where(np.isfinite(chunk.value) & (chunk.value > 0), chunk.value, np.nan)
+    return 1 / values if chunk.role in SLOW_IS_HIGH else values
+
+
+def _reference(speed: Array, chunk: Chunk) -> tuple[Array, Array]:
+    """Trailing median of each new sample, from blocks that end one block before its own, and the share of it that is slow."""
+    size = len(speed) - chunk.offset
+    first, rows = chunk.offset // BLOCK, -(-size // BLOCK)
+    medians = block_medians(speed)
+    inner = block_medians(np.abs(speed[: len(medians) * BLOCK].reshape(-1, BLOCK) - medians[:, None]).reshape(-1))
+    typical, scatter = (row_median(windows(part, first, rows, REFERENCE, 1)) for part in (medians, inner))
+    each = np.repeat(np.arange(rows), BLOCK)[:size]
+    gate = 1 - np.maximum(LEAST, SCATTERS * NORMAL_MAD * scatter / typical)
+    typical = typical[each]
+    typical[: max(0, MIN_SAMPLES - chunk.start)] = np.nan
+    return typical, gate[each]
+
+
+def _plain(chunk: Chunk, speed: float) -> float:
+    return 1 / speed if chunk.role in SLOW_IS_HIGH else speed
+
+
+def _opens(
+    chunk: Chunk, k: int, speed: Array, flags: Any, typical: float, gate: float, now: dict[str, Any]
+) -> list[Said]:
+    index = chunk.start + k
+    at = chunk.at(index)
+    onset = index - (LAST - 1 - int(np.argmax(flags)))
+    level = float(np.nanmedian(speed[max(chunk.at(onset), 0) : at + 1]))
+    if level >= gate * typical:
+        return []
+    now.update(episode=str(index), typical=typical, gate=gate, since=index, fine=0)
+    return [
+        chunk.finding(
+            DETECTOR,
+            "level",
+            onset,
+            index,
+            2,
+            str(index),
+            direction="up" if chunk.role in SLOW_IS_HIGH else "down",
+            magnitude=level / typical - 1,
+            unit="fraction",
+            before=_plain(chunk, typical),
+            after=_plain(chunk, level),
+        )
+    ]
+
+
+def _continues(chunk: Chunk, k: int, speed: float, now: dict[str, Any]) -> list[Said]:
+    """Back when 20 samples in a row but for pauses are above the gate; after 4,096 samples the new level is normal."""
+    index = chunk.start + k
+    if np.isfinite(speed):
+        now["fine"] = now["fine"] + 1 if speed >= now["gate"] * now["typical"] else max(0, now["fine"] - LAST // 4)
+    if now["fine"] >= LAST:
+        said = [chunk.recovery(DETECTOR, now["episode"], index)]
+        now["episode"] = None
+        return said
+    if index - now["since"] >= FROZEN:
+        now["episode"] = None
+    return []
+
+
+def _lone(chunk: Chunk, k: int, typical: float, ratio: float) -> list[Said]:
+    index = chunk.start + k
+    episode = f"lone:{index}"
+    found = chunk.finding(
+        DETECTOR,
+        "spike",
+        index,
+        index,
+        0,
+        episode,
+        direction="up" if chunk.role in SLOW_IS_HIGH else "down",
+        magnitude=ratio - 1,
+        unit="fraction",
+        before=_plain(chunk, typical),
+        after=_plain(chunk, typical * ratio),
+    )
+    return [found, chunk.recovery(DETECTOR, episode, index)]

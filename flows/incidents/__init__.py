@@ -1,0 +1,17 @@
+"""Findings of one origin become one incident, with severity, a sentence, a cause and what others did. Pure."""
+
+from detectors.cause import Check, Hypothesis, Suggestion
+from flows.incidents.incident import Incident, Transition
+from flows.incidents.lifecycle import fold, may_change, superseded, transitions
+
+__all__ = [
+    "Check",
+    "Hypothesis",
+    "Incident",
+    "Suggestion",
+    "Transition",
+    "fold",
+    "may_change",
+    "superseded",
+    "transitions",
+]

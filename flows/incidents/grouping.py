@@ -1,0 +1,202 @@
+"""Which findings have one origin. Sequential in canonical order: a longer prefix only adds to what a shorter one gave.
+
+All windows are steps. A metric's cadence (median steps between its samples) and length come from the finding's
+evidence, `cadence` and `samples`; both may be missing. A finding is compared with the first finding of an incident, not
+with the latest, so that a flood of findings cannot chain a whole run together.
+"""
+
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from numbers import Real
+
+from detectors.finding import Finding, Recovery
+from flows.incidents.incident import Episode, canonical, episode_of
+
+SLOW = frozenset({"trend", "plateau", "overfit", "variance", "ladder"})  # their onset is an estimate over a long window
+SHARP = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "invariant"})  # their onset is exact
+CATASTROPHIC = frozenset({"divergence", "nonfinite"})
+DYNAMICS = frozenset(
+    {"loss", "grad_norm", "update_norm", "param_norm", "token_drop", "router_entropy", "router_load", "router_bias"}
+    | {"router_logit", "max_logit", "logsumexp", "eval_loss", "eval_score", "clipped", "skipped_steps"}
+)
+NEAR = 8  # samples: sharp moves of one origin
+WIDE = 64  # samples: moves with an estimated onset
+SETTLE = 500  # samples: how long a metric may fire again and still belong to the same incident
+SHARE = 0.02  # of the steps seen so far, the upper bound of each window
+LAG_SHARE = 0.25  # of the detection lag of slow findings: the error of their onsets
+
+
+@dataclass
+class Group:
+    """An incident under construction: findings in canonical order, and the step at which each episode recovered."""
+
+    findings: list[Finding]
+    recovered: dict[Episode, float | None] = field(default_factory=dict)
+
+    @property
+    def anchor(self) -> Finding:
+        return self.findings[0]
+
+    @property
+    def resolved_step(self) -> float | None:
+        """The last recovery when every episode has one, else None."""
+        steps = list(self.recovered.values())
+        return None if None in steps else max(step for step in steps if step is not None)
+
+    def add(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        self.recovered[episode_of(finding)] = None
+
+
+def number(finding: Finding, key: str) -> float | None:
+    """A finite number of the finding's evidence, or None."""
+    value = finding.evidence.get(key)
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def cadence(finding: Finding) -> float:
+    """Median steps between samples; 1 where it is not known."""
+    value = number(finding, "cadence")
+    return value if value and value > 0 else 1.0
+
+
+def seen(finding: Finding) -> float:
+    """Steps of this metric seen so far: its samples times its cadence, or else the step itself."""
+    samples = number(finding, "samples")
+    return samples * cadence(finding) if samples and number(finding, "cadence") else abs(finding.detected_step)
+
+
+def is_slow(finding: Finding) -> bool:
+    return finding.kind in SLOW
+
+
+def window(one: Finding, other: Finding) -> float:
+    """How far apart (steps) the onsets of one origin may lie.
+
+    8 or 64 samples of the coarser metric but at most 2 % of the steps seen; at least 8 samples of the finer and 2 of
+    the coarser, so that neither a short run logged every 5 steps nor an eval every 1,000 falls below its resolution.
+    """
+    fine, coarse = sorted((cadence(one), cadence(other)))
+    count = NEAR if one.kind in SHARP and other.kind in SHARP else WIDE
+    least = max(2 * coarse, NEAR * fine)
+    steps = min(count * coarse, max(SHARE * max(seen(one), seen(other)), least))
+    if not (is_slow(one) or is_slow(other)):
+        return steps
+    lags = [item.detected_step - item.onset_step for item in (one, other) if is_slow(item)]
+    return max(steps, LAG_SHARE * min(lags))
+
+
+def settle(finding: Finding) -> float:
+    """Steps inside which a metric that fires again belongs to the incident it belonged to before."""
+    step = cadence(finding)
+    return min(SETTLE * step, max(SHARE * seen(finding), NEAR * step))
+
+
+def samples_out(finding: Finding) -> float:
+    """How many samples the excursion has lasted; 1 for a spike that does not say."""
+    return number(finding, "samples_out") or 1.0
+
+
+def is_brief(finding: Finding) -> bool:
+    """An excursion of one or two samples: over before anything could be decided, so nothing re-opens it."""
+    return finding.kind == "spike" and samples_out(finding) <= 2
+
+
+def group(answers: Iterable[Finding | Recovery]) -> list[Group]:
+    """Groups of one attempt's answers, in order of their first finding; the order of the argument does not matter."""
+    board = _Board()
+    last: tuple[object, ...] | None = None
+    for key, answer in sorted(((canonical(item), item) for item in answers), key=lambda pair: pair[0]):
+        if key != last:  # the same answer given twice is one answer
+            board.take(answer)
+        last = key
+    return board.groups
+
+
+class _Board:
+    """The groups so far with three indexes: by episode, by metric, by class and anchor onset."""
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.by_episode: dict[Episode, int] = {}
+        self.by_metric: dict[str, list[int]] = {}
+        self.onsets: dict[bool, list[tuple[float, int]]] = {False: [], True: []}
+        self.reach = 0.0
+
+    def take(self, answer: Finding | Recovery) -> None:
+        if isinstance(answer, Recovery):
+            index = self.by_episode.get(episode_of(answer))
+            if index is not None:
+                self.groups[index].recovered[episode_of(answer)] = answer.step
+            return
+        self.reach = max(self.reach, window(answer, answer))
+        index = self.by_episode.get(episode_of(answer))
+        if index is None:
+            index = self._home(answer)
+        if index is None:
+            index = len(self.groups)
+            self.groups.append(Group([]))
+            insort(self.onsets[is_slow(answer)], (answer.onset_step, index))
+        self.groups[index].add(answer)
+        self.by_episode[episode_of(answer)] = index
+        known_at = self.by_metric.setdefault(answer.metric, [])
+        if index not in known_at[-8:]:
+            known_at.append(index)
+
+    def _home(self, finding: Finding) -> int | None:
+        same_metric = self.by_metric.get(finding.metric, [])[-8:]
+        if same_metric and fires_again(self.groups[same_metric[-1]], finding):
+            return same_metric[-1]
+        nearby = sorted({*same_metric, *self._around(finding)})
+        fitting = [(d, i) for i in nearby if (d := distance(self.groups[i], finding)) is not None]
+        if fitting:
+            return min(fitting)[1]
+        return next((i for i in nearby if is_aftermath(self.groups[i], finding)), None)
+
+    def _around(self, finding: Finding) -> list[int]:
+        """Groups whose anchor could be near enough (an upper bound; `distance` decides)."""
+        low, high = finding.onset_step - 5 * self.reach, finding.onset_step + self.reach
+        found = []
+        for slow in (is_slow(finding), False):
+            line = self.onsets[slow]
+            found += [i for _, i in line[bisect_left(line, (low, -1)) : bisect_right(line, (high, len(self.groups)))]]
+        return found
+
+
+def fires_again(known: Group, finding: Finding) -> bool:
+    """A metric of the incident fires again, in the same way (slow or fast), before things have settled."""
+    mine = [item for item in known.findings if item.metric == finding.metric and is_slow(item) == is_slow(finding)]
+    if not mine or all(is_brief(item) for item in known.findings):
+        return False
+    ends = [known.recovered[episode_of(item)] or item.detected_step for item in mine]
+    return mine[0].onset_step <= finding.onset_step <= max(ends) + settle(finding)
+
+
+def distance(known: Group, finding: Finding) -> float | None:
+    """Steps between the onsets when they overlap, else None.
+
+    Compared is the incident's own finding of the same metric, if there is one: a spike that was over before this began
+    is another origin. Slow and fast findings meet only on one metric, where a ramp is both a trend and a level.
+    """
+    mine = [item for item in known.findings if item.metric == finding.metric]
+    other = mine[-1] if mine else known.anchor
+    if is_slow(finding) != is_slow(other) and (not mine or "spike" in (finding.kind, other.kind)):
+        return None
+    if mine and other.kind == "spike":
+        end = other.onset_step + (samples_out(other) + 1) * cadence(other)
+        if finding.onset_step > end:
+            return None
+    gap = abs(finding.onset_step - other.onset_step)
+    return gap if gap <= window(finding, other) else None
+
+
+def is_aftermath(known: Group, finding: Finding) -> bool:
+    """A lesser finding of the training dynamics soon after a divergence or non-finite values began is their wake."""
+    if finding.severity > 2 or finding.role not in DYNAMICS or known.resolved_step is not None:
+        return False
+    causes = [item for item in known.findings if item.kind in CATASTROPHIC and item.severity >= 3]
+    return any(0 <= finding.onset_step - item.onset_step <= 4 * window(finding, item) for item in causes)

@@ -1,0 +1,173 @@
+"""What an incident is, and its rows: JSON-able, with the store's column names."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from detectors.cause import Check, Hypothesis, Suggestion
+from detectors.finding import Finding, Recovery
+
+Episode = tuple[str, str, str]  # detector, metric, episode: one continuing phenomenon
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Findings of one origin in one attempt of a run.
+
+    `severity_history` holds (step, severity) at the steps at which each severity became known; `severity` is the last.
+    `status` is open or resolved; `findings` stand in canonical order.
+    """
+
+    id: str
+    run: str
+    attempt: int
+    severity: int
+    status: str
+    title: str
+    pattern: str
+    confidence: float
+    onset_step: float
+    detected_step: float
+    resolved_step: float | None
+    severity_history: tuple[tuple[float, int], ...]
+    findings: tuple[Finding, ...]
+    hypotheses: tuple[Hypothesis, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+
+    def episodes(self) -> set[Episode]:
+        """The (detector, metric, episode) of every finding."""
+        return {episode_of(finding) for finding in self.findings}
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A change somebody may want to hear of. `what`: opened, escalated, lowered, resolved, reopened."""
+
+    incident: Incident
+    what: str
+    step: float
+
+
+def episode_of(answer: Finding | Recovery) -> Episode:
+    return answer.detector, answer.metric, answer.episode
+
+
+def stable_id(*parts: object) -> str:
+    """Twelve hex digits that depend on nothing but the parts."""
+    return hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).hexdigest()[:12]
+
+
+def to_json(value: object) -> str:
+    """JSON text with sorted keys; non-finite numbers as "NaN", "Infinity", "-Infinity"; NumPy scalars as numbers."""
+    return json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """The same value in JSON's own types, as contracts.md writes them."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()  # NumPy scalars and arrays
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def finding_row(
+    finding: Finding, run: str, attempt: int, incident_id: str | None, recorded_at: datetime
+) -> dict[str, Any]:
+    """A row of `findings`, without `run_id`. The detector's parameters are taken from evidence["parameters"]."""
+    evidence = dict(finding.evidence)
+    parameters = evidence.pop("parameters", {})
+    identity = (*episode_of(finding), finding.kind, finding.onset_step, finding.detected_step)
+    return {
+        **{key: value for key, value in vars(finding).items() if key != "evidence"},
+        "finding_id": stable_id(run, attempt, *identity),
+        "incident_id": incident_id,
+        "attempt": attempt,
+        "parameters": to_json(parameters),
+        "evidence": to_json(evidence),
+        "recorded_at": recorded_at,
+    }
+
+
+def incident_row(incident: Incident, opened_at: datetime, updated_at: datetime) -> dict[str, Any]:
+    """A row of `incidents`, without `run_id`; the attempt stands in the rows of its findings."""
+    same = ("severity", "status", "title", "pattern", "confidence", "onset_step", "detected_step", "resolved_step")
+    history = [{"step": step, "severity": severity} for step, severity in incident.severity_history]
+    return {
+        "incident_id": incident.id,
+        **{key: getattr(incident, key) for key in same},
+        "severity_history": to_json(history),
+        "hypotheses": to_json([asdict(item) for item in incident.hypotheses]),
+        "suggestions": to_json([asdict(item) for item in incident.suggestions]),
+        "opened_at": opened_at,
+        "updated_at": updated_at,
+    }
+
+
+def finding_from_row(row: Mapping[str, Any]) -> Finding:
+    """The inverse of `finding_row`; non-finite numbers inside evidence stay the strings of contracts.md."""
+    evidence = _parsed(row["evidence"])
+    parameters = _parsed(row.get("parameters") or "{}")
+    names = [name for name in Finding.__dataclass_fields__ if name != "evidence"]
+    return Finding(**{name: row[name] for name in names}, evidence={**evidence, **_if_any(parameters)})
+
+
+def _if_any(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"parameters": parameters} if parameters else {}
+
+
+def incident_from_rows(run: str, row: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> Incident:
+    """An incident from its row and the rows of its findings (in any order)."""
+    members = sorted((finding_from_row(item) for item in findings), key=canonical)
+    same = ("severity", "status", "title", "pattern", "confidence", "onset_step", "detected_step", "resolved_step")
+    return Incident(
+        id=row["incident_id"],
+        run=run,
+        attempt=max((int(item["attempt"]) for item in findings), default=0),
+        **{key: row[key] for key in same},
+        severity_history=tuple((item["step"], item["severity"]) for item in _parsed(row["severity_history"])),
+        findings=tuple(members),
+        hypotheses=tuple(_hypothesis(item) for item in _parsed(row["hypotheses"])),
+        suggestions=tuple(_suggestion(item) for item in _parsed(row["suggestions"])),
+    )
+
+
+def _parsed(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _hypothesis(item: Mapping[str, Any]) -> Hypothesis:
+    lists = {key: tuple(item[key]) for key in ("matched", "contradicted", "missing")}
+    checks = tuple(Check(**check) for check in item.get("checks", ()))
+    return Hypothesis(item["pattern"], item["score"], **lists, title=item.get("title", ""), checks=checks)
+
+
+def _suggestion(item: Mapping[str, Any]) -> Suggestion:
+    lists = {key: tuple(item[key]) for key in ("evidence", "counter_evidence")}
+    return Suggestion(item["do"], item["why"], item["cost"], item["reversible"], **lists)
+
+
+def canonical(answer: Finding | Recovery) -> tuple[Any, ...]:
+    """Sort key of an answer: the step at which it was known first, then names; total, whatever the numbers are."""
+    if isinstance(answer, Recovery):
+        return answer.step, 1, answer.metric, answer.detector, answer.step, answer.episode, ""
+    rest = to_json(vars(answer))
+    return answer.detected_step, 0, answer.metric, answer.detector, answer.onset_step, answer.episode, rest
+
+
+def answers_to_json(answers: Iterable[Finding | Recovery]) -> str:
+    """Answers as text, for a judge that must remember those that may still change an incident."""
+    return to_json([vars(answer) for answer in answers])
+
+
+def answers_from_json(text: str) -> list[Finding | Recovery]:
+    """The inverse of `answers_to_json`."""
+    return [Finding(**item) if "kind" in item else Recovery(**item) for item in json.loads(text)]

@@ -1,0 +1,190 @@
+"""From answers to incidents, and from two pictures of the incidents to what changed between them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from detectors.cause import Hypothesis, Pattern, Suggestion, confidence, rank
+from detectors.finding import Finding, NotChecked, Recovery
+from flows.incidents.filling import fill
+from flows.incidents.grouping import Group, group, settle
+from flows.incidents.incident import Episode, Incident, Transition, canonical, episode_of, stable_id
+from flows.incidents.severity import KnownEvent, StepOf, history, is_near, known_events
+from flows.incidents.title import leading, title
+from flows.records import Event
+
+HYPOTHESES = 3  # how many an incident carries
+UNKNOWN = "unattributed_change"
+
+
+@dataclass(frozen=True)
+class _Context:
+    run: str
+    attempt: int
+    events: Sequence[KnownEvent]
+    patterns: Sequence[Pattern]
+    roles: Collection[str]
+    valid_until: float | None
+
+
+def fold(
+    run: str,
+    attempt: int,
+    answers: Iterable[Finding | Recovery | NotChecked],
+    events: Sequence[Event],
+    playbook: Sequence[Pattern],
+    *,
+    horizon_step: float,
+    roles: Collection[str] = (),
+    known: Sequence[Incident] = (),
+    step_of: StepOf | None = None,
+    valid_until: float | None = None,
+) -> list[Incident]:
+    """The incidents of one attempt, in order of their first finding; a function of the set of answers.
+
+    Answers and events that were not known by `horizon_step` are left out. `roles` are those with at least one sample
+    (so that "flat" and "not logged" differ). `known` gives incidents of earlier folds: one that shares episodes with
+    them keeps its id. `step_of` turns an event's `recorded_at` into the step from which it counts. Incidents that began
+    at or after `valid_until` (the step at which a later attempt begins) were rolled back and are resolved.
+    """
+    told = [item for item in answers if not isinstance(item, NotChecked)]
+    told = [item for item in told if (item.step if isinstance(item, Recovery) else item.detected_step) <= horizon_step]
+    groups = group(told)
+    context = _Context(run, attempt, known_events(events, horizon_step, step_of), playbook, roles, valid_until)
+    names = _ids(groups, [item for item in known if item.attempt == attempt], run, attempt)
+    return [_incident(name, item, context) for name, item in zip(names, groups, strict=True)]
+
+
+def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: int) -> list[str]:
+    """Ids of the groups: a known one where most episodes are shared, else a hash of the first finding."""
+    home: dict[Episode, int] = {episode: index for index, item in enumerate(groups) for episode in item.recovered}
+    taken: dict[int, str] = {}
+    for incident in sorted(known, key=lambda item: (item.detected_step, item.id)):
+        shared = [home[episode] for episode in incident.episodes() if episode in home]
+        for index in sorted(set(shared), key=lambda index: (-shared.count(index), index)):
+            if index not in taken:
+                taken[index] = incident.id
+                break
+    used = set(taken.values())
+    for index, item in enumerate(groups):
+        if index not in taken:
+            name = stable_id(run, attempt, *episode_of(item.anchor))
+            taken[index] = name if name not in used else stable_id(name, item.anchor.onset_step)
+            used.add(taken[index])
+    return [taken[index] for index in range(len(groups))]
+
+
+def _incident(name: str, item: Group, context: _Context) -> Incident:
+    findings = tuple(item.findings)
+    onset = min(finding.onset_step for finding in findings)
+    rolled_back = context.valid_until is not None and onset >= context.valid_until and item.resolved_step is None
+    resolved = findings[-1].detected_step if rolled_back else item.resolved_step
+    levels = history(findings, context.events, context.patterns)
+    ranked = _hypotheses(findings, levels[-1][1], context)
+    return Incident(
+        id=name,
+        run=context.run,
+        attempt=context.attempt,
+        severity=levels[-1][1],
+        status="open" if resolved is None else "resolved",
+        title=title(findings, resolved, rolled_back),
+        pattern=ranked[0].pattern if ranked else UNKNOWN,
+        confidence=confidence(ranked),
+        onset_step=onset,
+        detected_step=findings[0].detected_step,
+        resolved_step=resolved,
+        severity_history=levels,
+        findings=findings,
+        hypotheses=tuple(fill(ranked[:HYPOTHESES], leading(findings), context.run)),
+        suggestions=_suggestions(ranked, context.patterns),
+    )
+
+
+def _hypotheses(findings: Sequence[Finding], severity: int, context: _Context) -> list[Hypothesis]:
+    near = {item.event.kind for item in context.events if any(is_near(item.event, finding) for finding in findings)}
+    patterns = context.patterns
+    if severity == 0:  # an explained incident is one of those that an event makes
+        expected = [pattern for pattern in patterns if set(pattern.gate) & near and pattern.severity == 0]
+        found = rank(findings, context.roles, near, expected)
+        if found:
+            return found
+    return rank(findings, context.roles, near, patterns)
+
+
+def _suggestions(ranked: Sequence[Hypothesis], patterns: Sequence[Pattern]) -> tuple[Suggestion, ...]:
+    """Those of the first pattern; while it is no better than a coin toss, the first of the runner-up too."""
+    table = {pattern.name: pattern.suggestions for pattern in patterns}
+    if not ranked:
+        return table.get(UNKNOWN, ())
+    own = table[ranked[0].pattern]
+    second = table[ranked[1].pattern][:1] if len(ranked) > 1 and confidence(ranked) < 0.5 else ()
+    return own + tuple(item for item in second if item not in own)
+
+
+def may_change(incident: Incident, horizon_step: float) -> bool:
+    """May answers after `horizon_step` (the step that every metric has passed) still join this incident?
+
+    A judge folds the answers of these incidents and the new ones; the others are closed for good.
+    """
+    if incident.resolved_step is None:
+        return True
+    last = max(incident.resolved_step, *(item.detected_step for item in incident.findings))
+    return horizon_step <= last + 2 * max(settle(item) for item in incident.findings)
+
+
+def transitions(before: Sequence[Incident], after: Sequence[Incident]) -> list[Transition]:
+    """What changed, in order of steps. An incident made only of findings told before is not announced again."""
+    old = {item.id: item for item in before}
+    told = {(item.attempt, *episode) for item in before for episode in item.episodes()}
+    out: list[Transition] = []
+    for item in after:
+        was = old.get(item.id)
+        if was is not None:
+            out += _changes(was, item)
+        elif any((item.attempt, *episode) not in told for episode in item.episodes()):
+            out.append(Transition(item, "opened", item.detected_step))
+            out += _resolved(item)
+    return sorted(out, key=lambda item: item.step)  # stable: the order of one incident's changes stays
+
+
+def _changes(was: Incident, now: Incident) -> list[Transition]:
+    out: list[Transition] = []
+    again = was.resolved_step is not None and now.resolved_step != was.resolved_step
+    if again:
+        fresh = [item.detected_step for item in now.findings if item not in was.findings]
+        out.append(Transition(now, "reopened", min(fresh, default=now.findings[-1].detected_step)))
+    if now.severity != was.severity:
+        what = "escalated" if now.severity > was.severity else "lowered"
+        out.append(Transition(now, what, now.severity_history[-1][0]))
+    return out + (_resolved(now) if again or was.resolved_step is None else [])
+
+
+def _resolved(item: Incident) -> list[Transition]:
+    return [] if item.resolved_step is None else [Transition(item, "resolved", item.resolved_step)]
+
+
+def superseded(before: Sequence[Incident], after: Sequence[Incident]) -> list[Incident]:
+    """Known incidents whose findings a late answer has joined to another one: closed forms of them, to be saved.
+
+    Only incidents of which `after` holds an episode under another id count; those that are merely out of sight do not.
+    """
+    ids = {item.id for item in after}
+    homes = {(item.attempt, *episode): item.id for item in after for episode in item.episodes()}
+    closed = []
+    for item in before:
+        new = sorted({home for episode in item.episodes() if (home := homes.get((item.attempt, *episode)))})
+        if item.id not in ids and new:
+            step = max(finding.detected_step for finding in item.findings)
+            closed.append(
+                replace(
+                    item,
+                    status="resolved",
+                    resolved_step=item.resolved_step or step,
+                    title=f"{item.title} (now part of {new[0]})",
+                )
+            )
+    return closed
+
+
+def ordered(answers: Iterable[Finding | Recovery]) -> list[Finding | Recovery]:
+    """Answers in canonical order."""
+    return sorted(answers, key=canonical)

@@ -1,0 +1,128 @@
+"""Which source reads a target: told by its content, never by its name."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from flows.errors import BadInput
+from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
+from flows.sources.delimited import open_tables
+from flows.sources.jsonl import first_objects, open_lines, parse_line
+from flows.sources.parquet import MAGIC, open_parquet
+from flows.sources.streams import BLOCK_BYTES, head, open_file
+from flows.sources.trainer_state import looks_like_history, newest, open_history, run_name
+
+_BINARY = {
+    b"PK\x03\x04": ("a ZIP archive", "unpack it and name a file of it"),
+    b"SQLite format 3": ("an SQLite database", "export its metrics as CSV or Parquet"),
+    b"BZh": ("bzip2-compressed", "decompress it, or compress it with gzip or zstd"),
+    b"\xfd7zXZ": ("xz-compressed", "decompress it, or compress it with gzip or zstd"),
+    b"\xff\xfe": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
+}
+_SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|txt|log|parquet|pq))?(\.(gz|gzip|zst|zstd))?$", re.IGNORECASE)
+_KNOWN = "JSON Lines, CSV or TSV, Parquet, or a Hugging Face trainer_state.json"
+
+
+def open_sources(target: str, *, step_key: str | None = None, run: str | None = None) -> list[Source]:
+    """The runs of a file or folder, in its order. `run` overrules their name (`run/name` for one of several).
+
+    Raises BadInput, with one line that says what is wrong and how to mend it, where there is nothing to watch.
+    """
+    if re.match(r"[a-z][a-z0-9+.-]+://", target, re.IGNORECASE):
+        kind = target.split("://", maxsplit=1)[0]
+        raise refuse(f"{kind}://...", "this kind of address cannot be read", "name a local file or folder")
+    path = Path(target)
+    try:
+        found = path.is_dir(), path.is_file(), path.exists()
+    except (OSError, ValueError):
+        raise refuse(target[:200], "no usable path", "name a file or folder") from None
+    if not found[2]:
+        raise refuse(target, "no such file or folder", "check the path (relative to the current folder)")
+    if found[0]:
+        return _in_folder(path, step_key, run)
+    if not found[1]:
+        raise refuse(target, "no regular file", "write the log to a file and name that")
+    return _in_file(path, target, step_key, run)
+
+
+def _in_folder(folder: Path, step_key: str | None, run: str | None) -> list[Source]:
+    """A Trainer's output folder, or one with a single log that can be read."""
+    state = newest(folder)
+    name = run or folder.resolve().name
+    if state is not None:
+        return [open_history(folder, name, str(folder), step_key)]
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    found: dict[Path, list[Source]] = {}
+    why: list[str] = []
+    for file in files[:100]:
+        try:
+            found[file] = _in_file(file, str(file), step_key, run)
+        except BadInput as error:
+            why.append(f"{file.name}: {str(error).removeprefix(f'{file}: ')}")
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        names = ", ".join(path.name for path in list(found)[:12])
+        raise refuse(folder, f"a folder with {len(found)} logs", f"name one of them: {names}")
+    seen = "; ".join(why[:3]) or "no files"
+    raise refuse(folder, f"no log that can be read ({seen})", f"put one of these there: {_KNOWN}")
+
+
+def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> list[Source]:
+    name = run or run_name(path) or path.name
+    with open_file(path) as file:
+        magic = file.read(4)
+    if not magic:
+        raise refuse(path, "an empty file", "name the log of a run that has begun")
+    if magic == MAGIC:
+        return [open_parquet(path, _stem(path, run), target, step_key)]
+    text = head(path)
+    _refuse_binary(path, text)
+    if not text.strip():
+        raise refuse(path, "nothing but blank lines", "name the log of a run that has begun")
+    if looks_like_history(text.decode("utf-8", "replace")):
+        return [open_history(path, name, target, step_key)]
+    if _holds_objects(path, text):
+        return [open_lines(path, _stem(path, run), target, step_key)]
+    tables = open_tables(path, _stem(path, run), target, step_key)
+    if run is None:
+        return list(tables)
+    several = len(tables) > 1
+    return [replace(table, run=f"{run}/{table.run}" if several else run) for table in tables]
+
+
+def _stem(path: Path, run: str | None) -> str:
+    return run or _SUFFIXES.sub("", path.name) or path.name
+
+
+def _refuse_binary(path: Path, text: bytes) -> None:
+    for start, (what, mend) in _BINARY.items():
+        if text.startswith(start):
+            raise refuse(path, what, mend)
+    if b"\0" in text:
+        raise refuse(path, "a binary file", f"give {_KNOWN}")
+
+
+def _holds_objects(path: Path, text: bytes) -> bool:
+    """Whether it is JSON Lines: it begins with an object, or tracker events stand among its lines."""
+    if text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        if next(first_objects(text), None) is not None:
+            return True
+        _explain_object(path, text)
+    return next(first_objects(text), None) is not None and b'{"tracker"' in text
+
+
+def _explain_object(path: Path, text: bytes) -> None:
+    """A file that begins with a brace, but has no whole line that is an object: say why."""
+    line = text.lstrip().split(b"\n")[0]
+    mend = 'write one object a line, such as {"step": 1, "loss": 2.5}'
+    if b"\n" not in text and len(text) >= BLOCK_BYTES:
+        text = head(path, MAX_LINE_BYTES + 1)
+        if b"\n" not in text:
+            raise refuse(path, f"the line is longer than {MAX_LINE_BYTES >> 20} MB", mend, 1)
+        return
+    item, _ = parse_line(line)
+    if item is not None:
+        raise refuse(path, "JSON, but no metrics of a run", mend, 1)
+    raise refuse(path, "no JSON object on the first line, and no log_history", mend, 1)

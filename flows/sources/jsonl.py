@@ -1,0 +1,163 @@
+"""JSON Lines: one object a line, or Levanter's json_logger events among the lines of a console log."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.records import Batch, Description
+from flows.sources.contract import ROW_NUMBER, refuse
+from flows.sources.cursor import decode
+from flows.sources.lines import Lines, Place, place_of, read_lines, still_there
+from flows.sources.objects import ObjectRows
+from flows.sources.rows import FLUSH_ROWS, Rows
+from flows.sources.stepkey import choose_step_key
+from flows.sources.streams import head
+from flows.sources.timestamps import to_micros
+
+_PREFIX_TIME = re.compile(r"\W{0,2}(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)")
+_LOOK_AT = 64  # objects that decide on the step key
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """A JSONL file. With `wanted` that key is the step, else the first of `_step`, `global_step`, `step` ... it has."""
+
+    path: Path
+    run: str
+    source: str
+    wanted: str | None = None
+
+    def describe(self) -> Description:
+        return Description(self.run, self.source, "jsonl", self._step_key() or "step")
+
+    def pull(self, cursor: str | None) -> Iterator[Batch]:
+        state = decode(cursor, "jsonl")
+        place, restart = place_of(state), False
+        other_key = self.wanted not in (None, state.get("step_key"))
+        if cursor and (not state.get("step_key") or other_key or not still_there(self.path, place)):
+            state, place, restart = {}, Place(), True
+        key = state.get("step_key") or self._step_key()
+        if key is None:
+            return  # one line without a step: the next one will tell
+        rows = Rows(self.path)
+        objects = ObjectRows(rows, key, state.get("last_step"), state.get("count", 0))
+        for piece in read_lines(self.path, place):
+            if not _add_lines(objects, piece):
+                break
+            place = piece.place
+            if len(rows) >= FLUSH_ROWS:
+                yield _batch(objects, place, restart)
+                restart = False
+        if restart or place != place_of(state):
+            yield _batch(objects, place, restart)
+
+    def _step_key(self) -> str | None:
+        """Decided by the first objects of the file, so that it stays the same while the file grows."""
+        objects = list(first_objects(head(self.path)))
+        seen: dict[str, None] = {}
+        for item in objects:
+            names = item["metrics"] if is_event(item) else item
+            found = choose_step_key(names, self.wanted)
+            if found is not None and not (is_event(item) and self.wanted is None):
+                return found
+            if is_event(item):
+                return "step"
+            seen.update(dict.fromkeys(names))
+        if self.wanted is not None:
+            what = f"no {self.wanted!r} in its first {len(objects)} objects (there is {', '.join(list(seen)[:12])})"
+            raise refuse(self.path, what, "name one of these with --step-key")
+        return ROW_NUMBER if len(objects) > 1 else None
+
+
+def open_lines(path: Path, run: str, source: str, wanted: str | None) -> JsonLines:
+    """Raises BadInput where the first objects hold no number to watch."""
+    lines = JsonLines(path, run, source, wanted)
+    objects = ObjectRows(Rows(path), lines.describe().step_key)
+    count = 0
+    for count, item in enumerate(first_objects(head(path)), start=1):  # noqa: B007  # the count is told
+        _add_object(objects, item)
+    if not len(objects.rows):
+        seen = ", ".join(f"{what} ({number})" for what, number in objects.rows.notes.items())
+        what = f"no number to watch in its first {count} objects{': ' + seen if seen else ''}"
+        raise refuse(path, what, 'log lines such as {"step": 1, "loss": 2.5}')
+    return lines
+
+
+def first_objects(text: bytes) -> Iterator[dict[str, Any]]:
+    """The objects with samples on the first whole lines of `text`, at most _LOOK_AT."""
+    found = 0
+    for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        item, _ = parse_line(line)
+        if item is not None and is_sample(item):
+            found += 1
+            yield item
+            if found == _LOOK_AT:
+                return
+
+
+def is_event(item: Mapping[str, Any]) -> bool:
+    """Whether it is a log event of Levanter's json_logger."""
+    return item.get("event") == "log" and "tracker" in item and isinstance(item.get("metrics"), dict)
+
+
+def is_sample(item: Mapping[str, Any]) -> bool:
+    """False for hparams, summary, artifact and finish events and for a run's config."""
+    if "tracker" in item and "event" in item:
+        return is_event(item)
+    return not (item and item.keys() <= {"config", "summary"}) and bool(item)
+
+
+def parse_line(line: bytes) -> tuple[dict[str, Any] | None, str]:
+    """The object on a line and the text before it; no object where there is none.
+
+    Text may stand before the object only if that is a json_logger event, as Python's logging writes it: other
+    console lines that end in braces are no log lines of a tracker.
+    """
+    prefix = ""
+    if not line.lstrip().startswith(b"{"):
+        at = line.find(b'{"tracker"')
+        if at < 0:
+            return None, ""
+        prefix, line = line[:at].decode("utf-8", "replace"), line[at:]
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError):
+        return None, ""
+    return (item, prefix) if isinstance(item, dict) else (None, "")
+
+
+def _add_lines(objects: ObjectRows, piece: Lines) -> bool:
+    """Add the samples of the lines. False for an unfinished last line, which is left for the next pull."""
+    notes = objects.rows.notes
+    for line in piece.lines:
+        item, prefix = parse_line(line)
+        if item is None:
+            if not piece.whole:
+                return False
+            notes["line that is no JSON object"] += bool(line.strip())
+        elif is_sample(item):
+            _add_object(objects, item, prefix)
+        else:
+            notes["event that is no log line"] += 1
+    return True
+
+
+def _add_object(objects: ObjectRows, item: dict[str, Any], prefix: str = "") -> None:
+    if is_event(item):
+        objects.add(item["metrics"], item.get("step"), _prefix_time(prefix))
+    else:
+        objects.add(item)
+
+
+def _prefix_time(prefix: str) -> int | None:
+    found = _PREFIX_TIME.match(prefix) if prefix else None
+    return to_micros(found[1].replace(",", ".")) if found else None
+
+
+def _batch(objects: ObjectRows, place: Place, restart: bool) -> Batch:
+    state = {**asdict(place), "step_key": objects.step_key, "last_step": objects.last_step, "count": objects.count}
+    rows, notes = objects.rows.take()
+    return Batch(rows, json.dumps({"format": "jsonl", **state}), restart, notes)

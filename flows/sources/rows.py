@@ -1,0 +1,77 @@
+"""Samples gathered column by column and handed over as one frame."""
+
+from array import array
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from flows.records import SAMPLE_SCHEMA
+from flows.sources.contract import MAX_METRICS, MAX_NAME_CHARS, refuse
+
+_NO_TIME = -(1 << 63)  # numpy's NaT, which Polars reads as null
+FLUSH_ROWS = 400_000  # one block of text adds at most 500,000 rows to it
+
+
+class Rows:
+    """A growing batch. Lines come as (step, time, metric ids, values); `take` empties it into a SAMPLE_SCHEMA frame."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = path
+        self.notes: Counter[str] = Counter()
+        self._names: list[str] = []
+        self._ids: dict[str, int] = {}
+        self._empty()
+
+    def _empty(self) -> None:
+        self._values = array("d")
+        self._metrics = array("q")
+        self._steps = array("d")
+        self._times = array("q")
+        self._counts = array("q")
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def id_of(self, name: str) -> int | None:
+        """Number of a metric; None for a name that cannot be kept. Raises BadInput beyond MAX_METRICS names."""
+        number = self._ids.get(name)
+        if number is not None:
+            return number
+        if not name or len(name) > MAX_NAME_CHARS:
+            self.notes["unusable metric name"] += 1
+            return None
+        if len(self._names) >= MAX_METRICS:
+            what = f"more than {MAX_METRICS:,} different metric names (such as {name[:60]!r})"
+            raise refuse(self.path, what, "log one name a quantity, not one a step or an example")
+        self._names.append(name.encode("utf-8", "replace").decode("utf-8"))
+        self._ids[name] = len(self._names) - 1
+        return self._ids[name]
+
+    def add(self, step: float, micros: int | None, metrics: "array[int]", values: list[float]) -> None:
+        """Append one line. Raises TypeError or OverflowError, with nothing appended, if a value is no float."""
+        self._values.fromlist(values)
+        self._metrics.extend(metrics)
+        self._steps.append(step)
+        self._times.append(_NO_TIME if micros is None else micros)
+        self._counts.append(len(values))
+
+    def take(self) -> tuple[pl.DataFrame, dict[str, int]]:
+        """The gathered rows and notes; both start from nothing again."""
+        counts = np.array(self._counts, dtype=np.int64)
+        metrics = pl.Series(np.array(self._metrics, dtype=np.int64))
+        times = np.repeat(np.array(self._times, dtype=np.int64), counts)
+        frame = pl.DataFrame(
+            {
+                "step": np.repeat(np.array(self._steps, dtype=np.float64), counts),
+                "logged_at": pl.Series(times.view("datetime64[us]"), dtype=pl.Datetime("us")),
+                "name": pl.Series(self._names, dtype=pl.String).gather(metrics),
+                "value": np.array(self._values, dtype=np.float64),
+            },
+            schema=SAMPLE_SCHEMA,
+        )
+        notes = dict(self.notes)
+        self.notes.clear()
+        self._empty()
+        return frame, notes

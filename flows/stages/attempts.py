@@ -1,0 +1,166 @@
+"""Which attempt a row belongs to, judged in the order in which the source wrote it.
+
+A source that goes back has begun a new attempt when most of its metrics (weighted by how often they were logged in the
+attempt at hand) go back and then advance through steps already seen. A lone old row, a step written twice, a block
+average stamped with its start, and a long file that starts over at each name are none. Rows that may begin an attempt
+are held until the next rows tell; so the result depends on the rows alone, not on how they were batched.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from flows.records import SAMPLE_SCHEMA, STORED_SCHEMA, Attempt
+
+MOST_HELD = 200_000  # rows; a source that stays undecided for longer has not gone back
+
+
+@dataclass
+class Tracker:
+    """Where a source stands: attempts so far, per metric [samples, highest step, last step] of the newest, rows held."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    metrics: dict[str, list[float]] = field(default_factory=dict)
+    held: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def dump(self) -> str:
+        """JSON text."""
+        return json.dumps(
+            {"attempts": [vars(a) for a in self.attempts], "metrics": self.metrics, "held": self.held}, default=str
+        )
+
+    @staticmethod
+    def load(text: str | None) -> "Tracker":
+        """The tracker that `dump` wrote; a fresh one for None."""
+        if text is None:
+            return Tracker()
+        raw = json.loads(text)
+        return Tracker([Attempt(**a) for a in raw["attempts"]], raw["metrics"], [tuple(row) for row in raw["held"]])
+
+
+def assign(rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> pl.DataFrame:
+    """Gives SAMPLE_SCHEMA rows their attempt and whether they came late (STORED_SCHEMA); advances the tracker.
+
+    With `final` (nothing will follow) held rows are decided: they did not begin an attempt.
+    """
+    if tracker.held:
+        held = pl.DataFrame(tracker.held, schema={**SAMPLE_SCHEMA, "logged_at": pl.String()}, orient="row")
+        rows = pl.concat([held.with_columns(pl.col("logged_at").str.to_datetime(time_unit="us", strict=False)), rows])
+        tracker.held = []
+    parts: list[pl.DataFrame] = []
+    while len(rows):
+        back = _first_back(rows, tracker)
+        forward = rows if back is None else rows[:back]
+        parts.append(_forward(forward, tracker))
+        if back is None:
+            break
+        rows = rows[back:]
+        verdict, seen = _decide(rows, tracker)
+        if verdict is None and not final:
+            tracker.held = rows.with_columns(pl.col("logged_at").dt.to_string("iso:strict")).rows()
+            break
+        if verdict:
+            _begin(float(rows["step"][0]), tracker)
+            continue
+        # the first row of the candidate is a lone old one; what follows it is looked at afresh
+        parts.append(_late(rows[:1], tracker))
+        rows = rows[1:]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=STORED_SCHEMA)
+
+
+def _first_back(rows: pl.DataFrame, tracker: Tracker) -> int | None:
+    """Position of the first row whose step is below an earlier one of the same metric in this attempt."""
+    highest = max((m[1] for m in tracker.metrics.values()), default=float("-inf"))
+    steps = rows["step"]
+    if steps[0] >= highest and steps.is_sorted():
+        return None
+    known = pl.DataFrame(
+        {"name": list(tracker.metrics), "known": [m[1] for m in tracker.metrics.values()]},
+        schema={"name": pl.String, "known": pl.Float64},
+    )
+    before = (
+        rows.select("name", "step")
+        .join(known, on="name", how="left", maintain_order="left")
+        .select(
+            back=pl.col("step") < pl.max_horizontal(pl.col("known"), pl.col("step").cum_max().shift(1).over("name"))
+        )["back"]
+    )
+    position = before.fill_null(value=False).arg_max()
+    return position if position is not None and before[position] else None
+
+
+def _forward(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
+    """Rows that only go forward; they count for their metrics."""
+    if not tracker.attempts and len(rows):
+        tracker.attempts = [Attempt(0, float(rows["step"].min()), None, "start")]  # type: ignore[arg-type]
+    for name, count, high, last in (
+        rows.group_by("name")
+        .agg(pl.len().alias("n"), pl.col("step").max().alias("h"), pl.col("step").last().alias("l"))
+        .iter_rows()
+    ):
+        old = tracker.metrics.get(name)
+        tracker.metrics[name] = [count + (old[0] if old else 0), max(high, old[1]) if old else high, last]
+    return _stored(rows, tracker, late=False)
+
+
+def _late(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
+    return _stored(rows, tracker, late=True)
+
+
+def _stored(rows: pl.DataFrame, tracker: Tracker, *, late: bool) -> pl.DataFrame:
+    attempt = tracker.attempts[-1].attempt if tracker.attempts else 0
+    return rows.with_columns(attempt=pl.lit(attempt, pl.Int32), late=pl.lit(late)).select(list(STORED_SCHEMA))
+
+
+def _decide(rows: pl.DataFrame, tracker: Tracker) -> tuple[bool | None, int]:
+    """Whether the first row begins a new attempt: True, False, or None while more rows must tell; and rows looked at."""
+    total = sum(m[0] for m in tracker.metrics.values())
+    votes: dict[str, str] = {}
+    last: dict[str, float] = {}
+    yes = no = 0.0
+    seen = 0
+    for step, name in _steps(rows):
+        seen += 1
+        known = tracker.metrics.get(name)
+        if known is None:
+            continue
+        vote = votes.get(name)
+        new = _vote(vote, step, known[1], last.get(name))
+        last[name] = step
+        if new != vote:
+            yes += known[0] * ((new == "yes") - (vote == "yes"))
+            no += known[0] * ((new == "no") - (vote == "no"))
+            votes[name] = new
+        if 2 * yes > total:
+            return True, seen
+        if 2 * no >= total or seen > MOST_HELD:
+            return False, seen
+    return None, seen
+
+
+def _steps(rows: pl.DataFrame) -> Iterator[tuple[float, str]]:
+    for part in rows.select("step", "name").iter_slices(4096):
+        yield from part.iter_rows()
+
+
+def _vote(vote: str | None, step: float, high: float, last: float | None) -> str:
+    """back: went back, undecided; yes: and then advanced through seen steps; no: goes forward."""
+    if vote == "yes":
+        return vote
+    if step < high and (vote != "back" or last is None or step <= last):
+        return "back"
+    if vote == "back" and last is not None and last < step <= high:
+        return "yes"
+    return "no"
+
+
+def _begin(step: float, tracker: Tracker) -> None:
+    """A new attempt at `step`; every earlier one is valid only before it."""
+    newest = tracker.attempts[-1].attempt
+    tracker.attempts = [
+        replace(a, valid_until=step if a.valid_until is None else min(a.valid_until, step)) for a in tracker.attempts
+    ] + [Attempt(newest + 1, step, newest, "rewind")]
+    tracker.metrics = {}

@@ -1,0 +1,71 @@
+"""What needs two metrics: evaluations against the train loss.
+
+An evaluation waits until the train loss has passed its step, so that it does not matter which arrives first.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from detectors import overfit
+from detectors.finding import Answer
+from detectors.series import Array
+from flows.stages.metric import arrays
+
+LAST = 5  # train losses whose median stands for an evaluation's step
+
+Key = tuple[int, str]  # attempt, metric
+Line = tuple[Array, Array]  # steps, values
+Parts = Mapping[Key, pl.DataFrame]
+
+
+def judge_evals(
+    parts: Parts, remembered: Mapping[Key, Line], roles: Mapping[str, str], attempt: int, state: dict[str, Any]
+) -> list[Answer]:
+    """Overfitting of every eval loss of one attempt.
+
+    `remembered` gives steps and values of the train losses before this pass; `state` keeps, a metric, the evaluations
+    that the train loss has not passed yet.
+    """
+    train = next(
+        (name for name, role in roles.items() if role == "loss" and (attempt, name) in {*parts, *remembered}), None
+    )
+    if train is None:
+        return []
+    step, value = _joined(parts, remembered, (attempt, train))
+    said: list[Answer] = []
+    for name in (name for name, role in roles.items() if role == "eval_loss"):
+        mine = state.get(name, {})
+        rows = parts.get((attempt, name))
+        fresh = [] if rows is None else zip(*arrays(rows)[:2], strict=True)
+        waiting = [*mine.get("waiting", []), *((float(s), float(v)) for s, v in fresh)]
+        if not waiting or not len(step):
+            continue
+        ripe = [(s, v) for s, v in waiting if s <= step[-1]]
+        found, after = overfit.scan(
+            [overfit.Anchor(s, v, *_train_at(step, value, s)) for s, v in ripe], name, mine.get("state", {})
+        )
+        state[name] = {"waiting": waiting[len(ripe) :], "state": after}
+        said += found
+    return said
+
+
+def _joined(parts: Parts, remembered: Mapping[Key, Line], key: Key) -> Line:
+    old = remembered.get(key, (np.empty(0), np.empty(0)))
+    rows = parts.get(key)
+    if rows is None:
+        return old
+    step, value, _ = arrays(rows)
+    return np.concatenate([old[0], step]), np.concatenate([old[1], value])
+
+
+def _train_at(step: Array, value: Array, at: float) -> tuple[float, float]:
+    """Median of the last five finite train losses up to `at`, and the first step at which that was known."""
+    stop = int(np.searchsorted(step, at, side="right"))
+    last = value[max(0, stop - LAST) : stop]
+    last = last[np.isfinite(last)]
+    known = float(step[min(int(np.searchsorted(step, at)), len(step) - 1)])
+    return (float(np.median(last)) if len(last) else math.nan), max(at, known)

@@ -1,0 +1,163 @@
+"""Judge: what is new, with what is remembered, through the detectors, into findings and incidents, in one transaction.
+
+The findings do not depend on how the samples were cut into passes: every metric is judged on its own sample index, and
+what needs two metrics waits until both have passed the step.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from detectors.cause import Pattern
+from detectors.finding import Finding, Recovery
+from flows.incidents import Incident, Transition, fold, may_change, superseded, transitions
+from flows.incidents.incident import episode_of, finding_row, incident_from_rows, incident_row
+from flows.records import Attempt
+from flows.stages.answers import Answers, collect
+from flows.stages.coverage import coverage
+from flows.stages.runstate import RunState
+from flows.store import Store
+
+ROWS = 2_000_000  # samples that one transaction judges
+
+Announce = Callable[[Sequence[Transition]], Iterable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What judging gave: samples judged, transitions of incidents, and messages put into the outbox."""
+
+    run: str
+    samples: int = 0
+    transitions: tuple[Transition, ...] = ()
+    messages: int = 0
+
+
+def judge(
+    store: Store,
+    run: str,
+    playbook: Sequence[Pattern],
+    *,
+    clock: Callable[[], float],
+    live: bool = False,
+    announce: Announce | None = None,
+    rows: int = ROWS,
+) -> Judged:
+    """Judge everything that is not judged yet.
+
+    `clock` gives unix seconds; with `live` the silence of a run up to now is judged too. `announce` turns transitions
+    into rows of the outbox, which are written with them.
+    """
+    total = Judged(run)
+    while True:
+        fresh = store.unjudged(run, rows)
+        done = _pass(store, run, fresh.rows, fresh.upto_batch, playbook, clock() if live else None, clock(), announce)
+        total = Judged(
+            run, total.samples + len(fresh.rows), total.transitions + done.transitions, total.messages + done.messages
+        )
+        if not len(fresh.rows):
+            return total
+
+
+def _pass(
+    store: Store,
+    run: str,
+    rows: pl.DataFrame,
+    upto: int,
+    playbook: Sequence[Pattern],
+    heard_until: float | None,
+    now: float,
+    announce: Announce | None,
+) -> Judged:
+    """One transaction's worth of judging; without rows only silence can be found."""
+    state = RunState.load(store.run_state(run))
+    attempts = store.attempts(run)
+    found = collect(store, run, rows, attempts, state, heard_until)
+    if not len(rows) and not found.new:
+        return Judged(run)
+    before = _known(store, run, state)
+    after = _folded(store, run, found, attempts, state, before, playbook)
+    changes = transitions(before, after)
+    closed = superseded(before, after)
+    moment = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
+    messages = list(announce(changes)) if announce is not None and changes else []
+    store.save_judgement(
+        run,
+        upto_batch=upto,
+        run_state=state.dump(),
+        states={key: memory.dump() for key, memory in found.memories.items()},
+        findings=_finding_rows(run, after, moment),
+        incidents=[incident_row(each, moment, moment) for each in [*after, *closed]],
+        deliveries=messages,
+        coverage=coverage(store.metrics(run), found.memories),
+    )
+    return Judged(run, len(rows), tuple(changes), len(messages))
+
+
+def _known(store: Store, run: str, state: RunState) -> list[Incident]:
+    """The incidents that may still change, as they were told."""
+    ids = set(state.live)
+    if not ids:
+        return []
+    findings: dict[str, list[dict[str, Any]]] = {}
+    for row in store.findings(run):
+        if row["incident_id"] in ids:
+            findings.setdefault(row["incident_id"], []).append(row)
+    return [
+        incident_from_rows(run, row, findings.get(row["incident_id"], []))
+        for row in store.incidents(run)
+        if row["incident_id"] in ids
+    ]
+
+
+def _folded(
+    store: Store,
+    run: str,
+    found: Answers,
+    attempts: Sequence[Attempt],
+    state: RunState,
+    before: Sequence[Incident],
+    playbook: Sequence[Pattern],
+) -> list[Incident]:
+    """Incidents of every attempt that has live answers; drops from the state what cannot change any more."""
+    events = store.events(run)
+    metrics = store.metrics(run)
+    roles = set(metrics["role"])
+    horizon = max([0.0, *metrics["last_step"].drop_nulls()])
+    out: list[Incident] = []
+    state.live = []
+    for attempt, new in found.new.items():
+        state.answers.setdefault(attempt, []).extend(new)
+    for each in attempts:
+        answers = state.answers.get(each.attempt)
+        if not answers:
+            continue
+        reach = max(horizon, *(a.step if isinstance(a, Recovery) else a.detected_step for a in answers))
+        incidents = fold(
+            run,
+            each.attempt,
+            answers,
+            events,
+            playbook,
+            horizon_step=reach,
+            roles=roles,
+            known=before,
+            valid_until=each.valid_until,
+        )
+        out += incidents
+        live = [i for i in incidents if may_change(i, reach)]
+        state.live += [i.id for i in live]
+        episodes = {e for i in live for e in i.episodes()}
+        state.answers[each.attempt] = [a for a in answers if episode_of(a) in episodes]
+    return out
+
+
+def _finding_rows(run: str, incidents: Sequence[Incident], moment: datetime) -> list[dict[str, Any]]:
+    return [
+        finding_row(finding, run, incident.attempt, incident.id, moment)
+        for incident in incidents
+        for finding in incident.findings
+    ]

@@ -1,0 +1,79 @@
+"""One metric of one attempt: new samples in, answers out, memory updated."""
+
+import numpy as np
+import polars as pl
+
+from detectors.finding import Answer
+from detectors.noise import BLOCK, CHUNK, block_medians
+from detectors.series import Array
+from detectors.suite import advance, carried, is_sentinel
+from flows.stages.memory import Memory
+
+
+def arrays(rows: pl.DataFrame) -> tuple[Array, Array, Array]:
+    """step, value, seconds of rows, as writable float arrays; a missing time is NaN."""
+    return (
+        rows["step"].to_numpy(),
+        rows["value"].fill_null(float("nan")).to_numpy(),
+        rows["seconds"].fill_null(float("nan")).to_numpy(),
+    )
+
+
+Blocks = list[tuple[int, float, float]]  # number of the block, its last step, median of the logarithm
+
+
+def judge_metric(
+    memory: Memory, rows: pl.DataFrame, *, name: str, role: str, group: str
+) -> tuple[list[Answer], Blocks]:
+    """Answers that the new samples make possible, in order of their sample index; and the blocks of 16 they complete."""
+    _take(memory, rows, role)
+    said, memory.states, memory.start = advance(
+        memory.step,
+        memory.value,
+        memory.seconds,
+        memory.first,
+        memory.start,
+        memory.states,
+        name=name,
+        role=role,
+        group=group,
+    )
+    new = sorted((pair for pair in said if pair[0] >= memory.judged), key=lambda pair: pair[0])
+    blocks = _new_blocks(memory) if group else []
+    memory.judged = memory.end
+    memory.forget()
+    return [answer for _, answer in new], blocks
+
+
+def _new_blocks(memory: Memory) -> Blocks:
+    begin = memory.judged // BLOCK
+    values = memory.value[begin * BLOCK - memory.first :]
+    logs = np.log(np.where(values > 0, values, np.nan))
+    steps = memory.step[begin * BLOCK - memory.first :][BLOCK - 1 :: BLOCK]
+    return [(begin + k, float(steps[k]), float(median)) for k, median in enumerate(block_medians(logs))]
+
+
+def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, group: str) -> Memory:
+    """The memory with which a new attempt begins: its parent's knowledge, shown the samples before the fork once more.
+
+    What would be said about those was said when they were new.
+    """
+    memory = Memory()
+    if parent is not None:
+        memory.first = memory.start = max(0, parent.end - len(tail)) // CHUNK * CHUNK
+        memory.live, memory.states = (
+            parent.live,
+            carried(parent.states, float(tail["step"][0]) if len(tail) else np.inf),
+        )
+    judge_metric(memory, tail, name=name, role=role, group=group)
+    return memory
+
+
+def _take(memory: Memory, rows: pl.DataFrame, role: str) -> None:
+    step, value, seconds = arrays(rows)
+    passed = is_sentinel(role, value)
+    if passed.any():
+        memory.sentinels += int(passed.sum())
+        step, value, seconds = step[~passed], value[~passed], seconds[~passed]
+    memory.live = memory.live or bool(np.any(np.nan_to_num(value) != 0))
+    memory.take(step, value, seconds)

@@ -1,0 +1,60 @@
+"""Pull: read what is new from a source, give each row its attempt, store rows and cursor in one transaction a batch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+
+from flows.records import SAMPLE_SCHEMA, Role
+from flows.sources.contract import Source
+from flows.stages.attempts import Tracker, assign
+from flows.store import Store
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """How many rows were new, and how many are held until the next rows tell whether the run was restarted."""
+
+    run: str
+    new_rows: int
+    held: int
+
+
+class Progress(Protocol):
+    """Told after each batch how many rows are stored."""
+
+    def __call__(self, rows: int) -> None: ...
+
+
+def pull(
+    store: Store,
+    source: Source,
+    role_of: Callable[[str], Role],
+    *,
+    final: bool = False,
+    progress: Progress | None = None,
+) -> Pulled:
+    """Pull a source into its run. `final` says that nothing will follow, so that held rows are decided.
+
+    Raises what the source raises (BadInput, SourceUnavailable); batches stored before that stay, with their cursor.
+    """
+    found = source.describe()
+    store.register_run(found)
+    cursor, saved = store.pull_state(found.run)
+    tracker = Tracker.load(saved)
+    new_rows = 0
+    for batch in source.pull(cursor):
+        if batch.restart:
+            tracker = Tracker()
+        rows = assign(batch.rows, tracker)
+        cursor = batch.cursor
+        new_rows += store.append(
+            found.run, rows, tracker.attempts, cursor, tracker.dump(), batch.notes, role_of
+        ).new_rows
+        if progress is not None:
+            progress(new_rows)
+    if final and tracker.held and cursor is not None:
+        rows = assign(pl.DataFrame(schema=SAMPLE_SCHEMA), tracker, final=True)
+        new_rows += store.append(found.run, rows, tracker.attempts, cursor, tracker.dump(), {}, role_of).new_rows
+    return Pulled(found.run, new_rows, len(tracker.held))

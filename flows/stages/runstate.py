@@ -1,0 +1,40 @@
+"""What the judge remembers of a whole run between two passes."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from detectors.finding import Finding, Recovery
+from flows.incidents.incident import answers_from_json, answers_to_json
+
+
+@dataclass
+class RunState:
+    """`answers` are those of incidents that may still change, an attempt; `live` their ids; `begun` the attempts told of."""
+
+    answers: dict[int, list[Finding | Recovery]] = field(default_factory=dict)
+    live: list[str] = field(default_factory=list)
+    begun: list[int] = field(default_factory=list)
+    silent: dict[str, Any] | None = None
+    clock: dict[str, Any] | None = None  # the newest log line and the usual time between two
+    evals: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> metric -> overfit
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> groups
+
+    @staticmethod
+    def load(text: str | None) -> "RunState":
+        """The state that `dump` wrote; a fresh one for None."""
+        raw = json.loads(text) if text else {}
+        return RunState(
+            {int(k): answers_from_json(v) for k, v in raw.get("answers", {}).items()},
+            raw.get("live", []),
+            raw.get("begun", []),
+            raw.get("silent"),
+            raw.get("clock"),
+            raw.get("evals", {}),
+            raw.get("groups", {}),
+        )
+
+    def dump(self) -> str:
+        """JSON text."""
+        answers = {str(k): answers_to_json(v) for k, v in self.answers.items() if v}
+        return json.dumps({**vars(self), "answers": answers})

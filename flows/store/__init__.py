@@ -1,0 +1,7 @@
+"""The only room that speaks DuckDB: tables, cursors, judgements, the outbox, and the sandbox for users' SQL."""
+
+from flows.store.samples import Appended, Unjudged
+from flows.store.sandbox import Answer, Limits
+from flows.store.store import Lease, Store, open_store
+
+__all__ = ["Answer", "Appended", "Lease", "Limits", "Store", "Unjudged", "open_store"]

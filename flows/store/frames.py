@@ -1,0 +1,51 @@
+"""Polars frames in and out of DuckDB."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import polars as pl
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+Moment = float | datetime
+
+
+@contextmanager
+def given(connection: duckdb.DuckDBPyConnection, **frames: pl.DataFrame) -> Iterator[None]:
+    """Let SQL read `frames` by their names inside the block."""
+    for name, frame in frames.items():
+        connection.register(name, frame.to_arrow())
+    try:
+        yield
+    finally:
+        for name in frames:
+            connection.unregister(name)
+
+
+def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> pl.DataFrame:
+    """The answer of one query as a frame."""
+    return connection.execute(sql, parameters or None).pl()
+
+
+def rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
+    """The answer of one query as dicts by column name; times are naive UTC."""
+    cursor = connection.execute(sql, parameters or None)
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def number(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> int:
+    """The single number that a query answers."""
+    row = connection.execute(sql, parameters or None).fetchone()
+    if row is None:
+        raise LookupError(f"no row for {sql}")
+    return int(row[0])
+
+
+def timestamp(moment: Moment) -> datetime:
+    """Unix seconds, or a datetime with or without a zone, as the naive UTC that the tables hold."""
+    if isinstance(moment, datetime):
+        return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return datetime.fromtimestamp(moment, UTC).replace(tzinfo=None)

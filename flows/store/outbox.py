@@ -1,0 +1,60 @@
+"""The outbox: a message stays pending until its channel has given a receipt.
+
+The mark `sending_since` is set before a message leaves and cleared by its receipt or its failure. Found set, it was left by a
+kill in between: the message may have arrived, so sending it again is counted as a repeat. Its message_id stays the same.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import duckdb
+
+from flows.store.frames import number, rows
+
+
+def pending(connection: duckdb.DuckDBPyConnection, now: datetime, run: str | None) -> list[dict[str, Any]]:
+    """Deliveries whose turn has come, oldest first."""
+    return rows(
+        connection,
+        "SELECT * FROM deliveries WHERE state = 'pending' AND (next_try_at IS NULL OR next_try_at <= $now)"
+        " AND ($run IS NULL OR run = $run) ORDER BY created_at, delivery_id",
+        {"now": now, "run": run},
+    )
+
+
+def mark_sending(connection: duckdb.DuckDBPyConnection, delivery_id: str, now: datetime) -> None:
+    """Count the attempt, and a repeat if an earlier one never said how it ended."""
+    _known(connection, delivery_id)
+    connection.execute(
+        "UPDATE deliveries SET attempts = attempts + 1, sending_since = $now,"
+        " repeats = repeats + CASE WHEN sending_since IS NULL THEN 0 ELSE 1 END"
+        " WHERE delivery_id = $id AND state = 'pending'",
+        {"id": delivery_id, "now": now},
+    )
+
+
+def mark_delivered(connection: duckdb.DuckDBPyConnection, delivery_id: str, now: datetime) -> None:
+    """The channel has given its receipt."""
+    _known(connection, delivery_id)
+    connection.execute(
+        "UPDATE deliveries SET state = 'delivered', delivered_at = $now, sending_since = NULL, next_try_at = NULL, error = NULL"
+        " WHERE delivery_id = $id AND state <> 'delivered'",
+        {"id": delivery_id, "now": now},
+    )
+
+
+def mark_failed(
+    connection: duckdb.DuckDBPyConnection, delivery_id: str, error: str, next_try_at: datetime | None
+) -> None:
+    """The channel did not take it: try again at `next_try_at`, or never (None)."""
+    _known(connection, delivery_id)
+    connection.execute(
+        "UPDATE deliveries SET state = CASE WHEN $next::TIMESTAMP IS NULL THEN 'dead' ELSE 'pending' END,"
+        " next_try_at = $next, sending_since = NULL, error = $error WHERE delivery_id = $id AND state <> 'delivered'",
+        {"id": delivery_id, "next": next_try_at, "error": error},
+    )
+
+
+def _known(connection: duckdb.DuckDBPyConnection, delivery_id: str) -> None:
+    if not number(connection, "SELECT count(*) FROM deliveries WHERE delivery_id = ?", [delivery_id]):
+        raise LookupError(f"no delivery {delivery_id!r} in the outbox")

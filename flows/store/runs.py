@@ -1,0 +1,152 @@
+"""Runs, their attempts, events and cursors. Every function works inside a transaction that the caller opened."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from flows.errors import BadInput
+from flows.records import Attempt, Description, Event, Role
+from flows.store.connection import statement
+from flows.store.frames import given, number, rows, select
+
+_SEGMENT = {
+    "attempt": pl.Int32, "source": pl.String, "first_step": pl.Float64, "valid_until": pl.Float64,
+    "parent": pl.Int32, "reason": pl.String, "started_at": pl.Datetime("us"),
+}  # fmt: skip
+
+
+def register(connection: duckdb.DuckDBPyConnection, found: Description, now: datetime) -> int:
+    """The id of a run, added if it is new; what is known of its source is kept up to date."""
+    known = connection.execute("SELECT run_id FROM runs WHERE run = ?", [found.run]).fetchone()
+    about = [found.source, found.format, found.step_key]
+    if known:
+        connection.execute(
+            "UPDATE runs SET source = ?, format = ?, step_key = ? WHERE run_id = ?"
+            " AND (source, format, step_key) IS DISTINCT FROM (?, ?, ?)",
+            [*about, known[0], *about],
+        )
+        return int(known[0])
+    run_id = 1 + number(connection, "SELECT coalesce(max(run_id), 0) FROM runs")
+    connection.execute(
+        "INSERT INTO runs (run_id, run, source, format, step_key, created_at, pulled_at, judged_at, judged_batch)"
+        " VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, 0)",
+        [run_id, found.run, *about, now],
+    )
+    return run_id
+
+
+def id_of(connection: duckdb.DuckDBPyConnection, run: str) -> int:
+    """The id of a registered run; raises BadInput with the names that exist."""
+    known = connection.execute("SELECT run_id FROM runs WHERE run = ?", [run]).fetchone()
+    if known:
+        return int(known[0])
+    names = [name for (name,) in connection.execute("SELECT run FROM runs ORDER BY run LIMIT 20").fetchall()]
+    raise BadInput(f"run {run!r}: not in the store. Known runs: {', '.join(names) or 'none yet'}.")
+
+
+def save_pull(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: int,
+    cursor: str,
+    tracker: str,
+    attempts: Sequence[Attempt],
+    now: datetime,
+) -> None:
+    """Put down how far the pull came and which attempts it has seen."""
+    connection.execute("UPDATE runs SET pulled_at = ? WHERE run_id = ?", [now, run_id])
+    connection.execute("DELETE FROM pull_states WHERE run_id = ?", [run_id])
+    connection.execute("INSERT INTO pull_states (run_id, cursor, tracker) VALUES (?, ?, ?)", [run_id, cursor, tracker])
+    before = select(connection, "SELECT attempt, source, first_step, valid_until, parent, reason, started_at"
+                                " FROM segment_rows WHERE run_id = ? ORDER BY attempt", [run_id]).cast(_SEGMENT)  # type: ignore[arg-type]  # fmt: skip
+    started = dict(before.select("attempt", "started_at").iter_rows())
+    source = connection.execute("SELECT source FROM runs WHERE run_id = ?", [run_id]).fetchone()
+    after = pl.DataFrame(
+        [
+            {
+                "attempt": item.attempt, "source": source[0] if source else "", "first_step": item.first_step,
+                "valid_until": item.valid_until, "parent": item.parent, "reason": item.reason,
+                "started_at": started.get(item.attempt) or _first_logged(connection, run_id, item.attempt),
+            }
+            for item in sorted(attempts, key=lambda item: item.attempt)
+        ],
+        schema=_SEGMENT,
+    )  # fmt: skip
+    if not after.equals(before):
+        connection.execute("DELETE FROM segment_rows WHERE run_id = ?", [run_id])
+        with given(connection, given=after):
+            connection.execute(statement("insert_segments"), {"run_id": run_id})
+
+
+def _first_logged(connection: duckdb.DuckDBPyConnection, run_id: int, attempt: int) -> datetime | None:
+    row = connection.execute(
+        "SELECT min(logged_at) FROM sample_rows WHERE run_id = ? AND attempt = ?", [run_id, attempt]
+    ).fetchone()
+    return row[0] if row else None
+
+
+def pull_state(connection: duckdb.DuckDBPyConnection, run: str) -> tuple[str | None, str | None]:
+    """Cursor and tracker of the last append, None before the first."""
+    row = connection.execute(
+        "SELECT p.cursor, p.tracker FROM pull_states p JOIN runs r ON r.run_id = p.run_id WHERE r.run = ?", [run]
+    ).fetchone()
+    return (row[0], row[1]) if row else (None, None)
+
+
+def attempts(connection: duckdb.DuckDBPyConnection, run: str) -> list[Attempt]:
+    """The attempts of a run in their order."""
+    found = connection.execute(
+        "SELECT attempt, first_step, parent, reason, valid_until FROM segments WHERE run = ? ORDER BY attempt", [run]
+    )
+    return [Attempt(*row) for row in found.fetchall()]
+
+
+def assign_roles(connection: duckdb.DuckDBPyConnection, run: str, role_of: Callable[[str], Role]) -> int:
+    """Give every metric of the run the role that `role_of` says today; returns how many changed."""
+    run_id = id_of(connection, run)
+    found = rows(connection, "SELECT name, role, unit, healthy, group_name FROM metric_rows WHERE run_id = ?", [run_id])
+    changed = 0
+    for row in found:
+        role = role_of(row["name"])
+        wanted = [role.role, role.unit, role.healthy, role.group]
+        if wanted != [row["role"], row["unit"], row["healthy"], row["group_name"]]:
+            connection.execute(
+                "UPDATE metric_rows SET role = ?, unit = ?, healthy = ?, group_name = ? WHERE run_id = ? AND name = ?",
+                [*wanted, run_id, row["name"]],
+            )
+            changed += 1
+    return changed
+
+
+def add_event(connection: duckdb.DuckDBPyConnection, run: str, event: Event, now: datetime) -> str:
+    """Store an event once: the same kind, steps, note and source again is the same event. Returns its id."""
+    id_of(connection, run)
+    detail = json.dumps(dict(event.detail), sort_keys=True)
+    same = json.dumps([run, event.kind, event.step, event.end_step, event.note, event.source, detail])
+    event_id = hashlib.sha256(same.encode()).hexdigest()[:16]
+    if number(connection, "SELECT count(*) FROM events WHERE run = ? AND event_id = ?", [run, event_id]):
+        return event_id
+    recorded = now if event.recorded_at is None else datetime.fromtimestamp(event.recorded_at, UTC).replace(tzinfo=None)
+    connection.execute(
+        "INSERT INTO events (run, event_id, kind, step, end_step, note, source, detail, recorded_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [run, event_id, event.kind, event.step, event.end_step, event.note, event.source, detail, recorded],
+    )
+    return event_id
+
+
+def events(connection: duckdb.DuckDBPyConnection, run: str) -> list[Event]:
+    """The events of a run by step."""
+    found = rows(connection, "SELECT * FROM events WHERE run = ? ORDER BY step, recorded_at, event_id", [run])
+    return [_event(row) for row in found]
+
+
+def _event(row: dict[str, Any]) -> Event:
+    return Event(
+        kind=row["kind"], step=row["step"], end_step=row["end_step"], note=row["note"], source=row["source"],
+        recorded_at=row["recorded_at"].replace(tzinfo=UTC).timestamp(), detail=json.loads(row["detail"]),
+    )  # fmt: skip

@@ -1,0 +1,242 @@
+"""Samples in and samples out. Every function works inside a transaction that the caller opened."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import duckdb
+import polars as pl
+
+from flows.records import STORED_SCHEMA, Attempt, Role
+from flows.store.connection import statement
+from flows.store.dedupe import TRACKS, Change, change
+from flows.store.frames import given, number, select
+
+UNJUDGED_SCHEMA: dict[str, pl.DataType] = {
+    "name": pl.String(),
+    "role": pl.String(),
+    "unit": pl.String(),
+    "attempt": pl.Int32(),
+    "step": pl.Float64(),
+    "seconds": pl.Float64(),
+    "value": pl.Float64(),
+}
+_REWRITTEN = "the same step was written again with another value; the last one is kept"
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What an append changed: samples added, values that replaced another one, and the number of this batch."""
+
+    new_rows: int
+    rewritten: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """Rows (UNJUDGED_SCHEMA) in the order in which the run wrote them, and the batch up to which they go."""
+
+    rows: pl.DataFrame
+    upto_batch: int
+
+
+def append(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: int,
+    rows: pl.DataFrame,
+    role_of: Callable[[str], Role],
+    now: datetime,
+) -> tuple[Appended, dict[str, int]]:
+    """Store `rows` (STORED_SCHEMA) as the next batch; also returns how many values of each metric replaced another."""
+    batch = 1 + number(connection, "SELECT coalesce(max(batch), 0) FROM batch_rows WHERE run_id = ?", [run_id])
+    names = rows["name"].unique(maintain_order=True)
+    ids = _metric_ids(connection, run_id, names, role_of)
+    found = change(_with_ids(rows, ids), _tracks(connection, run_id), lambda keys: _lookup(connection, run_id, keys))
+    _write(connection, run_id, batch, found)
+    connection.execute(
+        "INSERT INTO batch_rows (run_id, batch, new_rows, appended_at) VALUES (?, ?, ?, ?)",
+        [run_id, batch, len(found.rows), now],
+    )
+    again = found.remembered.filter(pl.col("ordinal") > 1) if len(found.remembered) else found.remembered
+    counts = again.join(ids, on="metric_id", how="left")["name"].value_counts() if len(again) else None
+    rewritten = dict(counts.iter_rows()) if counts is not None else {}
+    return Appended(len(found.rows), len(again), batch), rewritten
+
+
+def _with_ids(rows: pl.DataFrame, ids: pl.DataFrame) -> pl.DataFrame:
+    coded = rows["name"].cast(pl.Enum(ids["name"])).to_physical()
+    missing = rows["step"].null_count() + int(rows["step"].is_nan().sum())
+    if missing:
+        raise ValueError(f"append: {missing} rows have no step; a source must not yield them")
+    return rows.select(
+        ids["metric_id"].gather(coded).alias("metric_id"),
+        "attempt",
+        "step",
+        "logged_at",
+        pl.col("value").fill_null(float("nan")),
+        "late",
+    )
+
+
+def _metric_ids(
+    connection: duckdb.DuckDBPyConnection, run_id: int, names: pl.Series, role_of: Callable[[str], Role]
+) -> pl.DataFrame:
+    """name, metric_id of every metric of the run, after the unknown ones of `names` were added."""
+    known = select(connection, "SELECT name, metric_id FROM metric_rows WHERE run_id = ? ORDER BY metric_id", [run_id])
+    known = known.cast({"name": pl.String, "metric_id": pl.Int32})
+    fresh = names.filter(~names.is_in(known["name"].implode()))
+    if not len(fresh):
+        return known
+    roles = [role_of(name) for name in fresh]
+    first = 1 + (int(known["metric_id"].max()) if len(known) else 0)  # type: ignore[arg-type]
+    added = pl.DataFrame(
+        {
+            "metric_id": pl.Series(range(first, first + len(fresh)), dtype=pl.Int32),
+            "name": fresh,
+            "role": [role.role for role in roles],
+            "unit": [role.unit for role in roles],
+            "healthy": [role.healthy for role in roles],
+            "group_name": [role.group for role in roles],
+        }
+    )
+    with given(connection, fresh=added):
+        connection.execute(statement("insert_metrics"), {"run_id": run_id})
+    return pl.concat([known, added.select("name", "metric_id")])
+
+
+def _tracks(connection: duckdb.DuckDBPyConnection, run_id: int) -> pl.DataFrame:
+    columns = ", ".join(TRACKS)
+    return select(connection, f"SELECT {columns} FROM track_rows WHERE run_id = ?", [run_id]).cast(TRACKS)  # type: ignore[arg-type]
+
+
+def _lookup(
+    connection: duckdb.DuckDBPyConnection, run_id: int, keys: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    with given(connection, asked=keys):
+        stored = select(connection, statement("stored_keys"), {"run_id": run_id, **_range(keys)})
+        remembered = select(connection, statement("remembered_keys"), {"run_id": run_id})
+    return stored, remembered
+
+
+def _range(keys: pl.DataFrame) -> dict[str, float]:
+    return {"low": keys["step"].min(), "high": keys["step"].max()}  # type: ignore[dict-item]
+
+
+def _write(connection: duckdb.DuckDBPyConnection, run_id: int, batch: int, found: Change) -> None:
+    if len(found.rows):
+        with given(connection, fresh=found.rows):
+            connection.execute(statement("insert_samples"), {"run_id": run_id, "batch": batch})
+    if len(found.updates):
+        with given(connection, updates=found.updates):
+            connection.execute(statement("update_samples"), {"run_id": run_id, **_range(found.updates)})
+    if len(found.remembered):
+        with given(connection, remembered=found.remembered):
+            connection.execute(statement("insert_rewrites"), {"run_id": run_id})
+    if len(found.tracks):
+        with given(connection, tracks=found.tracks):
+            connection.execute(statement("update_tracks"), {"run_id": run_id})
+            connection.execute(statement("insert_tracks"), {"run_id": run_id})
+
+
+def count_rewritten(
+    connection: duckdb.DuckDBPyConnection, run: str, rewritten: Mapping[str, int], now: datetime
+) -> None:
+    """Say in coverage how many values of each metric were replaced."""
+    for metric, count in rewritten.items():
+        add_coverage(connection, run, "samples", metric, {_REWRITTEN: count}, now)
+
+
+def add_coverage(
+    connection: duckdb.DuckDBPyConnection,
+    run: str,
+    check_name: str,
+    metric: str,
+    counts: Mapping[str, int],
+    now: datetime,
+) -> None:
+    """Add `counts` (reason -> how many more) to the coverage of the run."""
+    for reason, count in counts.items():
+        key = [run, check_name, metric, reason]
+        where = "WHERE run = ? AND check_name = ? AND metric = ? AND reason = ?"
+        total = count + number(connection, f"SELECT coalesce(sum(count), 0) FROM coverage {where}", key)
+        connection.execute(f"DELETE FROM coverage {where}", key)
+        connection.execute(
+            "INSERT INTO coverage (run, check_name, metric, reason, count, updated_at) VALUES (?, ?, ?, ?, ?, ?)",
+            [*key, total, now],
+        )
+
+
+def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> Unjudged:
+    """The rows after the judging watermark: whole batches, as many as fit into `limit` rows, but at least one."""
+    after = number(connection, "SELECT judged_batch FROM runs WHERE run_id = ?", [run_id])
+    waiting = connection.execute(
+        "SELECT batch, new_rows FROM batch_rows WHERE run_id = ? AND batch > ? ORDER BY batch", [run_id, after]
+    ).fetchall()
+    upto, rows = after, 0
+    for batch, new_rows in waiting:
+        if rows and rows + new_rows > limit:
+            break
+        upto, rows = batch, rows + new_rows
+    if not rows:
+        return Unjudged(pl.DataFrame(schema=UNJUDGED_SCHEMA), upto)
+    found = select(connection, statement("unjudged"), {"run_id": run_id, "after": after, "upto": upto})
+    if not found["position"].is_sorted():
+        found = found.sort("batch", "position")
+    metrics = select(connection, "SELECT metric_id, name, role, unit FROM metric_rows WHERE run_id = ?", [run_id])
+    place = _places(metrics["metric_id"], found["metric_id"])
+    return Unjudged(
+        found.select(
+            *(metrics[column].gather(place).alias(column) for column in ("name", "role", "unit")),
+            "attempt",
+            "step",
+            "seconds",
+            "value",
+        ).cast(UNJUDGED_SCHEMA),  # type: ignore[arg-type]
+        upto,
+    )
+
+
+def _places(ids: pl.Series, wanted: pl.Series) -> pl.Series:
+    table = pl.DataFrame({"metric_id": ids}).with_row_index("place")
+    return pl.DataFrame({"metric_id": wanted}).join(table, on="metric_id", how="left", maintain_order="left")["place"]
+
+
+def lineage_tails(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: int,
+    attempts: Sequence[Attempt],
+    attempt: int,
+    n: int,
+    names: Sequence[str] | None,
+) -> pl.DataFrame:
+    """name, step, seconds, value: for each metric the last `n` samples that stood before `attempt` began."""
+    ancestors = _ancestors(attempts, attempt)
+    asked = select(connection, "SELECT metric_id, name FROM metric_rows WHERE run_id = ?", [run_id])
+    if names is not None:
+        asked = asked.filter(pl.col("name").is_in(list(names)))
+    schema = {"name": pl.String(), "step": pl.Float64(), "seconds": pl.Float64(), "value": pl.Float64()}
+    if not len(ancestors) or not len(asked):
+        return pl.DataFrame(schema=schema)
+    with given(connection, ancestors=ancestors, asked=asked):
+        found = select(connection, statement("lineage_tails"), {"run_id": run_id, "n": n})
+    return found.join(asked, on="metric_id", how="left", maintain_order="left").select(list(schema)).cast(schema)  # type: ignore[arg-type]
+
+
+def _ancestors(attempts: Sequence[Attempt], attempt: int) -> pl.DataFrame:
+    """The line of parents, each with the step before which its samples stood when `attempt` began."""
+    by_number = {item.attempt: item for item in attempts}
+    chain: list[tuple[int, float]] = []
+    current = by_number.get(attempt)
+    before = float("inf")
+    while current is not None and current.parent is not None:
+        before = min(before, current.first_step)
+        chain.append((current.parent, before))
+        current = by_number.get(current.parent)
+    return pl.DataFrame(chain, schema={"attempt": pl.Int32, "before_step": pl.Float64}, orient="row")
+
+
+def check_schema(rows: pl.DataFrame) -> None:
+    """Raise ValueError unless `rows` has the columns and types of STORED_SCHEMA."""
+    if dict(rows.schema) != STORED_SCHEMA:
+        raise ValueError(f"append takes rows of STORED_SCHEMA, got {dict(rows.schema)}")

@@ -1,0 +1,283 @@
+"""The store as the stages see it. Each method is one short transaction; nothing stays open between two calls."""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.errors import BadConfig, LeaseTaken
+from flows.records import Attempt, Description, Event, Role
+from flows.store import judgements, leases, outbox, runs, samples
+from flows.store.connection import Database
+from flows.store.frames import Moment, select, timestamp
+from flows.store.samples import Appended, Unjudged
+from flows.store.sandbox import Answer, Limits, answer
+from flows.store.schema import bring_up_to_date
+
+Clock = Callable[[], Moment]
+Row = Mapping[str, Any]
+
+
+@dataclass
+class Lease:
+    """A run that is ours until `expires_at` (naive UTC)."""
+
+    run: str
+    owner: str
+    expires_at: datetime
+    _renew: Callable[[], datetime]
+
+    def renew(self) -> None:
+        """Prolong it by its full time; raises LeaseTaken if another pass has taken over meanwhile."""
+        self.expires_at = self._renew()
+
+
+class Store:
+    """All that watchkeeper remembers; made by open_store. Times go in as unix seconds or datetimes, and come out as naive UTC."""
+
+    def __init__(self, database: Database, clock: Clock, backup: Path | None = None) -> None:
+        self._database = database
+        self._clock = clock
+        self.path = database.path
+        self.backup = backup  # where an older store was kept when this one was migrated on opening
+
+    def _now(self) -> datetime:
+        return timestamp(self._clock())
+
+    # pull
+
+    def register_run(self, found: Description) -> int:
+        """Add the run if it is new; returns its id."""
+        with self._database.writing() as connection:
+            return runs.register(connection, found, self._now())
+
+    def pull_state(self, run: str) -> tuple[str | None, str | None]:
+        """Cursor and tracker of the last append; None, None before the first."""
+        with self._database.reading() as connection:
+            return runs.pull_state(connection, run)
+
+    def append(
+        self,
+        run: str,
+        rows: pl.DataFrame,
+        attempts: Sequence[Attempt],
+        cursor: str,
+        tracker: str,
+        notes: Mapping[str, int],
+        role_of: Callable[[str], Role],
+    ) -> Appended:
+        """Store `rows` (STORED_SCHEMA, source order) with all `attempts` so far, cursor and tracker, in one transaction.
+
+        A key (metric, attempt, step) that is stored with the same value is passed over; with another value the sample
+        takes it, and the first one is remembered. `notes` are added to the coverage of the pull.
+        """
+        samples.check_schema(rows)
+        with self._database.writing() as connection:
+            run_id, now = runs.id_of(connection, run), self._now()
+            appended, rewritten = samples.append(connection, run_id, rows, role_of, now)
+            samples.count_rewritten(connection, run, rewritten, now)
+            samples.add_coverage(connection, run, "pull", "", notes, now)
+            runs.save_pull(connection, run_id, cursor, tracker, attempts, now)
+        return appended
+
+    def assign_roles(self, run: str, role_of: Callable[[str], Role]) -> int:
+        """Give the metrics that are stored already the roles of today's configuration; returns how many changed."""
+        with self._database.writing() as connection:
+            return runs.assign_roles(connection, run, role_of)
+
+    def add_event(self, run: str, event: Event) -> str:
+        """Store an event (once, however often it is added); returns its id."""
+        with self._database.writing() as connection:
+            return runs.add_event(connection, run, event, self._now())
+
+    # judge
+
+    def unjudged(self, run: str, limit: int) -> Unjudged:
+        """What was appended after the judging watermark, in whole batches of about `limit` rows together."""
+        with self._database.reading() as connection:
+            return samples.unjudged(connection, runs.id_of(connection, run), limit)
+
+    def judge_states(self, run: str, names: Sequence[str] | None = None) -> dict[tuple[str, int], bytes]:
+        """The judge's bytes by metric and attempt."""
+        with self._database.reading() as connection:
+            return judgements.states(connection, runs.id_of(connection, run), names)
+
+    def run_state(self, run: str) -> str | None:
+        """The judge's state of the whole run; None before the first judgement."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT state FROM judge_run_states WHERE run_id = ?", [runs.id_of(connection, run)]
+            ).fetchone()
+            return row[0] if row else None
+
+    def lineage_tail(self, run: str, name: str, attempt: int, n: int) -> pl.DataFrame:
+        """step, seconds, value: the last `n` samples of one metric that stood before `attempt` began."""
+        return self.lineage_tails(run, attempt, n, [name]).drop("name")
+
+    def lineage_tails(self, run: str, attempt: int, n: int, names: Sequence[str] | None = None) -> pl.DataFrame:
+        """name, step, seconds, value: the same for many metrics in one query."""
+        with self._database.reading() as connection:
+            run_id = runs.id_of(connection, run)
+            return samples.lineage_tails(connection, run_id, runs.attempts(connection, run), attempt, n, names)
+
+    def save_judgement(
+        self,
+        run: str,
+        *,
+        upto_batch: int,
+        run_state: str,
+        states: Mapping[tuple[str, int], bytes],
+        findings: Iterable[Row] = (),
+        incidents: Iterable[Row] = (),
+        deliveries: Iterable[Row] = (),
+        coverage: Iterable[Row] = (),
+    ) -> None:
+        """Findings, incidents, messages to send and the judging watermark in one transaction.
+
+        Rows are dicts by the tables' column names. A finding_id or delivery_id that is stored already stays as it is;
+        an incident_id takes the new row; coverage replaces what was said of the same check and metric.
+        """
+        with self._database.writing() as connection:
+            run_id, now = runs.id_of(connection, run), self._now()
+            judgements.save(connection, run, now, findings, incidents, deliveries, coverage)
+            judgements.save_states(connection, run_id, run_state, states)
+            connection.execute(
+                "UPDATE runs SET judged_batch = greatest(judged_batch, ?), judged_at = ? WHERE run_id = ?",
+                [upto_batch, now, run_id],
+            )
+
+    # notify
+
+    def pending_deliveries(self, now: Moment | None = None, run: str | None = None) -> list[dict[str, Any]]:
+        """Messages whose turn has come, oldest first; call it under the lease of `run`."""
+        with self._database.reading() as connection:
+            return outbox.pending(connection, self._moment(now), run)
+
+    def mark_sending(self, delivery_id: str, now: Moment | None = None) -> None:
+        """Say that a message is about to leave; found so after a kill, its next sending is counted as a repeat."""
+        with self._database.writing() as connection:
+            outbox.mark_sending(connection, delivery_id, self._moment(now))
+
+    def mark_delivered(self, delivery_id: str, now: Moment | None = None) -> None:
+        """The channel gave its receipt."""
+        with self._database.writing() as connection:
+            outbox.mark_delivered(connection, delivery_id, self._moment(now))
+
+    def mark_failed(self, delivery_id: str, error: str, next_try_at: Moment | None) -> None:
+        """The channel did not take it; None means never again (the delivery is dead)."""
+        with self._database.writing() as connection:
+            at = None if next_try_at is None else timestamp(next_try_at)
+            outbox.mark_failed(connection, delivery_id, error, at)
+
+    def _moment(self, now: Moment | None) -> datetime:
+        return self._now() if now is None else timestamp(now)
+
+    # read
+
+    def runs(self) -> pl.DataFrame:
+        """Every run with its source and how far it was pulled and judged."""
+        with self._database.reading() as connection:
+            return select(connection, "SELECT * FROM runs ORDER BY run")
+
+    def attempts(self, run: str) -> list[Attempt]:
+        """The attempts of a run in their order."""
+        with self._database.reading() as connection:
+            return runs.attempts(connection, run)
+
+    def metrics(self, run: str) -> pl.DataFrame:
+        """name, role, unit, healthy, group_name, samples, first_step, last_step, last_value; by name."""
+        with self._database.reading() as connection:
+            return select(connection, "SELECT * EXCLUDE (run) FROM metrics WHERE run = ? ORDER BY name", [run])
+
+    def history(self, run: str, name: str) -> pl.DataFrame:
+        """attempt, step, logged_at, value of one metric as the run stands, by step."""
+        with self._database.reading() as connection:
+            return select(
+                connection,
+                "SELECT attempt, step, logged_at, value FROM history WHERE run = ? AND name = ? ORDER BY step",
+                [run, name],
+            )
+
+    def events(self, run: str) -> list[Event]:
+        """The events of a run by step."""
+        with self._database.reading() as connection:
+            return runs.events(connection, run)
+
+    def incidents(self, run: str | None = None) -> list[dict[str, Any]]:
+        """Incidents of one run, or of all, oldest onset first."""
+        with self._database.reading() as connection:
+            return judgements.incidents(connection, run)
+
+    def open_incidents(self, run: str | None = None) -> list[dict[str, Any]]:
+        """Those that are open."""
+        with self._database.reading() as connection:
+            return judgements.incidents(connection, run, "open")
+
+    def findings(self, run: str, incident_id: str | None = None) -> list[dict[str, Any]]:
+        """Findings of a run, or of one incident, in canonical order."""
+        with self._database.reading() as connection:
+            return judgements.findings(connection, run, incident_id)
+
+    def coverage(self, run: str) -> pl.DataFrame:
+        """check_name, metric, reason, count, updated_at: what was and was not checked."""
+        with self._database.reading() as connection:
+            return select(
+                connection,
+                "SELECT check_name, metric, reason, count, updated_at FROM coverage WHERE run = ? ORDER BY ALL",
+                [run],
+            )
+
+    def query(self, sql: str, *, limits: Limits | None = None) -> Answer:
+        """One SELECT or EXPLAIN of a user, in the sandbox. Raises BadQuery."""
+        return answer(self._database, sql, limits or Limits())
+
+    # passes
+
+    @contextmanager
+    def lease(self, run: str, owner: str, ttl: float) -> Iterator[Lease]:
+        """Keep every other pass of `run` away for `ttl` seconds or until the block ends; raises LeaseTaken."""
+        token, me = uuid.uuid4().hex, leases.this_process()
+
+        def take(renewing: bool) -> datetime:
+            with self._database.writing() as connection:
+                if renewing and not leases.still_mine(connection, run, token):
+                    raise LeaseTaken(
+                        f"run {run!r}: the lease of {owner} ran out and another pass took over; this one must stop."
+                    )
+                return leases.take(connection, run, owner, token, ttl, self._now(), me)
+
+        held = Lease(run, owner, take(renewing=False), lambda: take(renewing=True))
+        try:
+            yield held
+        finally:
+            with self._database.writing() as connection:
+                leases.give_back(connection, run, token)
+
+
+def open_store(url: str | Path, *, clock: Clock, must_exist: bool = False) -> Store:
+    """The store at `url`: the path of a DuckDB file, made or migrated if need be, or ":memory:".
+
+    Raises StoreTooNew, StoreBusy, StoreFull; BadConfig for a URL that is no path, or if it `must_exist` and does not.
+    """
+    path = path_of(url)
+    if must_exist and path is not None and not path.exists():
+        raise BadConfig(
+            f"store {path}: there is none yet. Run `watchkeeper watch --once`, or give another path as store.url."
+        )
+    database = Database(path)
+    return Store(database, clock, bring_up_to_date(database, timestamp(clock())))
+
+
+def path_of(url: str | Path) -> Path | None:
+    """The file behind a store URL; None for ":memory:". Raises BadConfig for another scheme."""
+    text = str(url)
+    if text == ":memory:":
+        return None
+    if ":" in text.partition("/")[0]:
+        raise BadConfig(f"store.url {text!r}: only the path of a DuckDB file or ':memory:' can be a store so far.")
+    return Path(text).expanduser().resolve()
