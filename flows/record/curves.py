@@ -59,7 +59,8 @@ def window(incident: IncidentDoc, curve: Curve, last_step: float | None = None) 
     cadence = float(np.median(np.diff(steps))) if len(steps) > 1 else 1.0
     room = max(120 * cadence, trouble / 2)
     # an open incident is shown up to now, but not so far that its start becomes a line's width
-    last = min(newest, end + max(room, 4 * trouble)) if resolved is None else min(newest, end + room / 2)
+    after_end = max(2 * room, 6 * trouble, 400 * cadence) if resolved is None else room / 2
+    last = min(newest, end + after_end)
     first = onset - max(room, (last - onset) / 2)
     first = max(first, float(before[0])) if len(before) else min(onset, first if len(steps) == 0 else float(steps[0]))
     if not len(after) and last <= first:

@@ -85,7 +85,8 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> Any:
     layers += _odd_marks(frame, odd, height, lowest)
     notes += [f"{'×' if name == 'NaN' else '▲' if name == 'Infinity' else '▼'} {name}" for name in _names(odd)]
     text = plain(curve.name, 60) + (f" ({plain(curve.unit, 20)})" if curve.unit else "")
-    title: dict[str, Any] = {"text": text, "anchor": "start", "frame": "group", "fontSize": 13, "color": INK, "offset": 3}
+    title: dict[str, Any] = {"text": text, "anchor": "start", "frame": "group", "offset": 3}
+    title |= {"fontSize": 13, "color": INK}
     if notes:
         title |= {"subtitle": " · ".join(notes), "subtitleColor": MUTED, "subtitleFontSize": 11}
     return alt.layer(*layers).properties(width=frame.width, height=height, title=alt.TitleParams(**title))

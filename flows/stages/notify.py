@@ -1,12 +1,11 @@
-"""Empties the outbox: claim, send, and only after the channel's receipt mark as delivered.
+"""Empties the outbox: mark as sending, send, and only after the channel's receipt mark as delivered.
 
 A kill between the receipt and its commit is the one way to a repeat; it carries the same Message-ID, and the store
-counts it when the delivery is claimed again without an outcome of the claim before. Nothing transient is ever given up.
+counts it, because it finds an attempt that never said how it ended. Nothing transient is ever given up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from flows.channels.contract import Channel, Outgoing, message_id, thread_id
@@ -19,29 +18,33 @@ LONGEST_PAUSE_SECONDS = 3600.0
 
 
 class Outbox(Protocol):
-    """What this stage needs of the store; every call is one transaction. Times are naive UTC."""
+    """What this stage needs of the store; every call is one transaction. Times are unix seconds."""
 
-    def pending_deliveries(self, now: datetime) -> Sequence[Mapping[str, Any]]:
-        """Rows of `deliveries` in state pending whose next_try_at is null or not after `now`."""
+    def pending_deliveries(self, now: float, run: str | None) -> Sequence[Mapping[str, Any]]:
+        """Rows of `deliveries` whose turn has come."""
 
-    def claim_delivery(self, delivery_id: str, now: datetime) -> Mapping[str, Any] | None:
-        """Count an attempt (and a repeat, if the last attempt left no outcome); None if it is no longer pending."""
+    def mark_sending(self, delivery_id: str, now: float) -> None:
+        """Count an attempt, and a repeat if the last one left no outcome."""
 
-    def mark_delivered(self, delivery_id: str, now: datetime, note: str = "") -> None:
+    def mark_delivered(self, delivery_id: str, now: float) -> None:
         """The channel has it."""
 
-    def mark_failed(self, delivery_id: str, error: str, next_try_at: datetime | None) -> None:
+    def mark_failed(self, delivery_id: str, error: str, next_try_at: float | None) -> None:
         """It has not: try again at `next_try_at`, or never (None: state dead)."""
 
 
 @dataclass
 class Notified:
-    """What became of the deliveries that were due. `errors` holds one line a failure, free of secrets."""
+    """What became of the deliveries that were due; `notes` what could not be carried, `errors` a line a failure.
+
+    Neither holds a secret.
+    """
 
     delivered: int = 0
     postponed: int = 0
     dead: int = 0
     repeats: int = 0
+    notes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
 
@@ -52,7 +55,7 @@ Drawing = Callable[[Mapping[str, Any]], bytes | None]
 class _Pass:
     outbox: Outbox
     channels: Mapping[str, Channel]
-    clock: Callable[[], datetime]
+    clock: Callable[[], float]
     chart: Drawing | None
     done: Notified
 
@@ -60,23 +63,23 @@ class _Pass:
 def notify(
     outbox: Outbox,
     channels: Mapping[str, Channel],
-    clock: Callable[[], datetime],
+    clock: Callable[[], float],
     chart: Drawing | None = None,
+    run: str | None = None,
 ) -> Notified:
-    """Send what is due. `chart` makes the PNG of a delivery row; an alert goes out without one rather than not at all.
+    """Send what is due, of one run or of all. `chart` makes the PNG of a delivery row, or gives None.
 
-    A channel that fails transiently is left alone for the rest of this pass, so that it holds up none of the others.
+    An alert goes out without its chart rather than not at all. A channel that fails transiently is left alone for the
+    rest of this pass, so that it holds up none of the others.
     """
     done = Notified()
     resting: set[str] = set()
-    for row in sorted(outbox.pending_deliveries(clock()), key=_turn):
+    for row in sorted(outbox.pending_deliveries(clock(), run), key=_turn):
         if row["channel"] in resting:
             continue
-        claimed = outbox.claim_delivery(row["delivery_id"], clock())
-        if claimed is None:
-            continue
-        done.repeats += int(claimed["repeats"] > row["repeats"])
-        if not _deliver(claimed, _Pass(outbox, channels, clock, chart, done)):
+        outbox.mark_sending(row["delivery_id"], clock())
+        done.repeats += row.get("sending_since") is not None
+        if not _deliver({**row, "attempts": row["attempts"] + 1}, _Pass(outbox, channels, clock, chart, done)):
             resting.add(row["channel"])
     return done
 
@@ -106,14 +109,15 @@ def _deliver(row: Mapping[str, Any], at: _Pass) -> bool:
     except Exception as error:  # noqa: BLE001  # one broken plugin must not silence the others; its text may hold secrets
         _postpone(row, f"channel {row['channel']!r} broke with {type(error).__name__}; run watchkeeper doctor", 0.0, at)
         return False
-    at.outbox.mark_delivered(row["delivery_id"], at.clock(), receipt.note)
+    at.outbox.mark_delivered(row["delivery_id"], at.clock())
     at.done.delivered += 1
+    at.done.notes += [f"{receipt.channel}: {receipt.note}"] if receipt.note else []
     return True
 
 
 def _postpone(row: Mapping[str, Any], error: str, asked_seconds: float, at: _Pass) -> None:
     wait = max(pause_seconds(row["attempts"]), asked_seconds)
-    at.outbox.mark_failed(row["delivery_id"], error, at.clock() + timedelta(seconds=wait))
+    at.outbox.mark_failed(row["delivery_id"], error, at.clock() + wait)
     at.done.postponed += 1
     at.done.errors.append(error)
 
