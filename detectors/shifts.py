@@ -109,17 +109,19 @@ def _sums(chunk: Chunk, values: Array, base: Expectation, part: slice, now: dict
     z = _standard(values[chunk.offset + part.start : chunk.offset + part.stop], base, part, longrun)
     index = chunk.start + np.arange(part.start, part.stop)
     z[~enough(index, longrun) | (index < max(now.get("deaf_until", 0), 0 if chunk.role == "loss" else YOUNG))] = 0.0
+    crossings: list[tuple[int, int, float]] = []
     for side, sign in (("up", 1.0), ("down", -1.0)):
         walk = np.cumsum(sign * z - K)
         lowest = np.minimum.accumulate(np.minimum(walk, 0.0))
         level = np.maximum(now[side] + walk, walk - lowest)
         since = _last_zero(now[side], walk, level, chunk.start + part.start, now[f"{side}_since"])
-        for k in np.flatnonzero(level > H):
-            found = _alarm(chunk, values, base, part.start + int(k), int(since[k]), sign, float(longrun[k]), now)
-            if found:
-                return found
+        crossings += [(int(k), int(since[k]), sign) for k in np.flatnonzero(level > H)]
         now[side] = float(level[-1]) if len(z) == CHUNK and level[-1] <= 2 * H else 0.0
         now[f"{side}_since"] = int(since[-1])
+    for k, onset, sign in sorted(crossings):
+        found = _alarm(chunk, values, base, part.start + k, onset, sign, float(longrun[k]), now)
+        if found:
+            return found + _watches(chunk, values, part, now)
     return []
 
 
