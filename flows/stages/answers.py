@@ -171,9 +171,12 @@ def _rates_after_restart(
 ) -> list[Answer]:
     """The learning rate of a new attempt against its parent's at the same steps."""
     said: list[Answer] = []
-    for name in rates if attempt.parent is not None else ():
-        data = store.judge_states(run, [name]).get((name, attempt.parent))
-        parent = out.memories.get((name, attempt.parent)) or (Memory.load(data) if data else None)
+    if attempt.parent is None:
+        return said
+    for name in rates:
+        key = (name, attempt.parent)
+        data = store.judge_states(run, [name]).get(key)
+        parent = out.memories.get(key) or (Memory.load(data) if data else None)
         if parent is not None:
             step, value, _ = arrays(parts[attempt.attempt, name])
             said += restarted(parent.step, parent.value, step, value, name)

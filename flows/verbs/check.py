@@ -1,5 +1,6 @@
 """`watchkeeper check`: read runs, judge them as a live watch would have, say what was found."""
 
+import json
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -9,7 +10,9 @@ from typing import Annotated
 import typer
 
 from flows.errors import BadConfig
-from flows.verbs.document import Checked, checked, document
+from flows.messages.document import RunDoc
+
+SCHEMA = "watchkeeper.check/1"  # see check.schema.json beside this file
 
 
 def check(
@@ -29,13 +32,18 @@ def check(
     limit = severity(fail_on)
     runs = run_checks(paths, step_key=step_key, store=store, html=html)
     if as_json:
-        print(document(runs))  # noqa: T201
+        print(json.dumps({"schema": SCHEMA, "runs": runs}, allow_nan=False, ensure_ascii=False))  # noqa: T201
     else:
         from flows.verbs.report import show
 
         for each in runs:
-            show(each.data)
-    raise typer.Exit(int(any(each.worst >= limit for each in runs)))
+            show(each)
+    raise typer.Exit(int(any(worst(each) >= limit for each in runs)))
+
+
+def worst(run: RunDoc) -> int:
+    """The highest severity that any incident of the run ever had; -1 without incidents."""
+    return max((severity(e["severity"]) for i in run["incidents"] for e in i["severity_history"]), default=-1)
 
 
 def severity(text: str) -> int:
@@ -45,33 +53,34 @@ def severity(text: str) -> int:
     raise BadConfig(f"--fail-on {text!r}: severities are S0, S1, S2, S3 and S4.")
 
 
-def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, html: Path | None) -> list[Checked]:
+def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, html: Path | None) -> list[RunDoc]:
     """Pull and judge every run of the paths; an error in one of them stops all (exit status 2 has one meaning)."""
     from flows.playbook import load_playbook
     from flows.sources.catalogue import open_sources
     from flows.sources.roles import role_of
+    from flows.stages.document import run_document
     from flows.stages.judge import judge
+    from flows.stages.publish import write_page
     from flows.stages.pull import pull
     from flows.store import open_store
 
     sources = [source for path in paths for source in open_sources(path, step_key=step_key)]
     kept = open_store(str(store) if store is not None else ":memory:", clock=time.time)
-    out: list[Checked] = []
+    out: list[RunDoc] = []
     names: dict[str, str] = {}
     for source in sources:
         found = source.describe()
         if names.setdefault(found.run, found.source) != found.source:
             raise BadConfig(
-                f"{found.source}: a run of the name {found.run!r} was read from {names[found.run]} already; check them one by one."
+                f"{found.source}: a run of the name {found.run!r} was read from {names[found.run]} already; "
+                "check them one by one."
             )
         with _quietly():
             pull(kept, source, role_of, final=True)
             judge(kept, found.run, load_playbook(), clock=time.time)
-        out.append(checked(kept, found))
+        out.append(run_document(kept, found.run))
     if html is not None:
-        from flows.record.page import write_page
-
-        write_page(kept, [each.data for each in out], html)
+        write_page(kept, out, html)
     return out
 
 

@@ -1,22 +1,25 @@
 """What `check` and `demo` print for people: the verdict first, then each incident with what to do, then what was not checked."""
 
+import sys
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
+from flows.messages.document import IncidentDoc, RunDoc
+
 COLOURS = {"S0": "dim", "S1": "cyan", "S2": "yellow", "S3": "red", "S4": "bold white on red"}
 MEANING = {"S0": "annotated", "S1": "note", "S2": "investigate this shift", "S3": "page", "S4": "page, decide now"}
+WIDTH = 110  # columns where the output is no terminal
 SHOWN = 12  # incidents that are shown whole
 
 
-def show(run: Mapping[str, Any]) -> None:
+def show(run: RunDoc) -> None:
     """Print one run of the document to standard output."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     incidents = run["incidents"]
     console.print(_verdict(run))
     console.print(
@@ -35,7 +38,7 @@ def show(run: Mapping[str, Any]) -> None:
     _not_checked(console, run["not_checked"])
 
 
-def _verdict(run: Mapping[str, Any]) -> Text:
+def _verdict(run: RunDoc) -> Text:
     worst = max((item["severity"] for item in run["incidents"]), default=None)
     head = Text(f"{run['run']}: ", style="bold")
     if worst is None or worst == "S0":
@@ -46,7 +49,7 @@ def _verdict(run: Mapping[str, Any]) -> Text:
     return head.append(f"{parts}" + (f"; {still} still open" if still else ""), style=COLOURS[worst])
 
 
-def _incident(console: Console, item: Mapping[str, Any]) -> None:
+def _incident(console: Console, item: IncidentDoc) -> None:
     console.print()
     console.print(
         Text.assemble((f" {item['severity']} ", COLOURS[item["severity"]]), " ", (item["title"], "bold"),
@@ -69,7 +72,7 @@ def _incident(console: Console, item: Mapping[str, Any]) -> None:
         )
 
 
-def _not_checked(console: Console, rows: list[Mapping[str, Any]]) -> None:
+def _not_checked(console: Console, rows: Sequence[Mapping[str, str]]) -> None:
     if not rows:
         return
     reasons: dict[str, list[str]] = {}
