@@ -73,7 +73,7 @@ def _nearer(chunk: Chunk, z: Array) -> tuple[Array, Array, Array, Array]:
     scale = NORMAL_MAD * row_median(np.abs(near - middle[:, None]))
     with np.errstate(invalid="ignore", divide="ignore"):
         local = (chunk.log[chunk.offset :] - middle) / np.where(scale > 0, scale, np.nan)
-    better = (local > z) | np.isnan(z)
+    better = ((local > z) | np.isnan(z)) & (chunk.start + np.arange(len(z)) < YOUNG)
     return (
         np.where(better, local, z),
         np.where(better, middle, base.intercept),

@@ -1,6 +1,6 @@
 """Answers of every detector to the samples that are new in a pass."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,9 +63,7 @@ def collect(
         each = by_number[attempt]
         out.say(attempt, _evals(store, run, parts, remembered, metrics, each, state))
         if blocks:
-            said, state.groups[str(attempt)] = groups.scan(
-                blocks, _cadence(memories, blocks), state.groups.get(str(attempt), {})
-            )
+            said, state.groups[str(attempt)] = groups.scan(blocks, state.groups.get(str(attempt), {}))
             out.say(attempt, said)
         if attempt not in state.begun:
             state.begun.append(attempt)
@@ -74,12 +72,6 @@ def collect(
             out.say(attempt, _rates_after_restart(store, run, each, rates, parts, out))
     _listen(parts, metrics, out.memories, state, heard_until, out)
     return out
-
-
-def _cadence(memories: Mapping[str, Memory], names: Iterable[str]) -> float:
-    """Median steps between samples of the first of these metrics."""
-    step = memories[min(names)].step
-    return float(np.median(np.diff(step))) if len(step) > 1 else 1.0
 
 
 def _memories(

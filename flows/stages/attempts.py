@@ -95,7 +95,7 @@ def _first_back(rows: pl.DataFrame, tracker: Tracker) -> int | None:
 def _forward(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
     """Rows that only go forward; they count for their metrics."""
     if not tracker.attempts and len(rows):
-        tracker.attempts = [Attempt(0, float(rows["step"].min()), None, "start")]  # type: ignore[arg-type]
+        tracker.attempts = [Attempt(0, float(rows["step"][0]), None, "start")]
     for name, count, high, last in (
         rows.group_by("name")
         .agg(pl.len().alias("n"), pl.col("step").max().alias("h"), pl.col("step").last().alias("l"))
