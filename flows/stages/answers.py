@@ -11,11 +11,12 @@ from detectors import groups
 from detectors.chunk import LOOKBACK
 from detectors.finding import Answer, Finding, NotChecked, Recovery
 from detectors.noise import CHUNK
+from detectors.schedule import restarted
 from detectors.silence import pace, silent_since
 from flows.records import Attempt
 from flows.stages.joint import Key, Line, judge_evals
 from flows.stages.memory import Memory
-from flows.stages.metric import judge_metric, seed
+from flows.stages.metric import arrays, judge_metric, seed
 from flows.stages.runstate import RunState
 from flows.store import Store
 
@@ -69,6 +70,8 @@ def collect(
         if attempt not in state.begun:
             state.begun.append(attempt)
             out.say(attempt, _rewind(each, rows) if each.parent is not None else [])
+            rates = [name for name in names if metrics[name][0] == "learning_rate"]
+            out.say(attempt, _rates_after_restart(store, run, each, rates, parts, out))
     _listen(parts, metrics, out.memories, state, heard_until, out)
     return out
 
@@ -161,6 +164,23 @@ def _rewind(attempt: Attempt, rows: pl.DataFrame) -> list[Answer]:
         {"attempt": attempt.attempt, "parent": attempt.parent},
     )
     return [found, Recovery("lineage", "", episode, known)]
+
+
+def _rates_after_restart(
+    store: Store, run: str, attempt: Attempt, rates: Sequence[str], parts: Mapping[Key, pl.DataFrame], out: Answers
+) -> list[Answer]:
+    """The learning rate of a new attempt against its parent's at the same steps."""
+    said: list[Answer] = []
+    if attempt.parent is None:
+        return said
+    for name in rates:
+        key = (name, attempt.parent)
+        data = store.judge_states(run, [name]).get(key)
+        parent = out.memories.get(key) or (Memory.load(data) if data else None)
+        if parent is not None:
+            step, value, _ = arrays(parts[attempt.attempt, name])
+            said += restarted(parent.step, parent.value, step, value, name)
+    return said
 
 
 def _listen(

@@ -56,7 +56,7 @@ class Memory:
 
     def dump(self) -> bytes:
         """Bytes: a line of JSON, then the three arrays."""
-        head = {"format": FORMAT, "first": self.first, "start": self.start, "judged": self.judged}
+        head: dict[str, Any] = {"format": FORMAT, "first": self.first, "start": self.start, "judged": self.judged}
         head |= {"live": self.live, "sentinels": self.sentinels, "states": self.states}
         text = json.dumps(head, default=_encode).encode()
         return text + b"\n" + np.concatenate([self.step, self.value, self.seconds]).astype("<f8").tobytes()

@@ -1,0 +1,112 @@
+"""Publish: the page of a run and the PNG charts of its incidents, from the store into a folder.
+
+The same store gives the same bytes. Each file appears whole or not at all (written beside, then renamed).
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.messages.document import IncidentDoc, RunDoc, severity_number
+from flows.record.verdict import ranked
+from flows.stages.document import curves_of, incidents_of, run_document
+from flows.store import Store
+
+if TYPE_CHECKING:
+    from flows.record.pictures import Picture
+
+MOST_CHARTS = 12
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where the files are; `charts` by incident id."""
+
+    page: Path
+    charts: Mapping[str, Path]
+    document: RunDoc
+
+
+def publish(store: Store, run: str, out: Path, *, note: str = "", most_charts: int = MOST_CHARTS) -> Published:
+    """Write <out>/<run>/index.html and a PNG for each of the `most_charts` gravest incidents (from S1 up).
+
+    Raises LookupError for an unknown run, OSError where the folder cannot be written.
+    """
+    from flows.record.charts import png
+    from flows.record.page import page
+
+    document = run_document(store, run)
+    folder = out / folder_name(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = drawings(store, document, most_charts)
+    charts = {name: folder / f"{folder_name(name)}.png" for name in drawn}
+    for name, (_, chart) in drawn.items():
+        _write(charts[name], png(chart))
+    pictures = {(run, name): picture for name, (picture, _) in drawn.items()}
+    _write(folder / "index.html", page([document], pictures, note).encode())
+    return Published(folder / "index.html", charts, document)
+
+
+def write_page(store: Store, documents: Sequence[RunDoc], path: Path) -> None:
+    """One page of several runs, with the pictures of their gravest incidents inside. Raises OSError."""
+    from flows.record.page import page
+
+    pictures = {
+        (each["run"], name): picture
+        for each in documents
+        for name, (picture, _) in drawings(store, each, MOST_CHARTS).items()
+    }
+    _write(path, page(documents, pictures).encode())
+
+
+def drawings(store: Store, document: RunDoc, most: int) -> dict[str, tuple["Picture", dict[str, Any]]]:
+    """By incident id: the picture for a page and the chart it is drawn from."""
+    from flows.record.charts import incident_chart
+    from flows.record.pictures import draw
+
+    run = document["run"]
+    events, attempts = store.events(run), store.attempts(run)
+    out: dict[str, tuple[Picture, dict[str, Any]]] = {}
+    for incident in charted(document, most):
+        curves = curves_of(store, run, incident)
+        if curves:
+            drawn = draw(incident, curves, events, attempts)
+            out[incident["id"]] = (drawn, incident_chart(incident, curves, events, attempts))
+    return out
+
+
+def charted(document: RunDoc, most: int = MOST_CHARTS) -> list[IncidentDoc]:
+    """The incidents that get a chart: the open and grave ones first."""
+    return [i for i in ranked(document.get("incidents", [])) if severity_number(i["severity"]) >= 1][:most]
+
+
+def chart_of(store: Store) -> Callable[[Mapping[str, Any]], bytes | None]:
+    """The `chart` of the notify stage: the PNG of a delivery's incident, None where there is nothing to draw."""
+
+    def chart(row: Mapping[str, Any]) -> bytes | None:
+        from flows.record.charts import incident_chart, png
+
+        run = row["run"]
+        incident = next((i for i in incidents_of(store, run) if i["id"] == row["incident_id"]), None)
+        curves = curves_of(store, run, incident) if incident else []
+        if incident is None or not curves:
+            return None
+        return png(incident_chart(incident, curves, store.events(run), store.attempts(run)))
+
+    return chart
+
+
+def folder_name(run: str) -> str:
+    """A name that is safe in any file system; what had to be changed keeps its difference by a hash."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run).strip(".-")[:80]
+    return safe if safe == run else f"{safe or 'run'}-{sha256(run.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside.write_bytes(content)
+    beside.replace(path)
