@@ -207,12 +207,17 @@ class _Board:
 
 
 def fires_again(known: Group, finding: Finding) -> bool:
-    """A metric of the incident fires again, in the same way (slow or fast), before things have settled."""
+    """A metric of the incident fires again, in the same way (slow or fast), before things have settled.
+
+    It is back when the first of its detectors says so: others wait much longer to be sure.
+    """
     mine = [item for item in known.by_metric.get(finding.metric, ()) if is_slow(item) == is_slow(finding)]
     if not mine or known.brief:
         return False
-    ends = [known.recovered[episode_of(item)] or item.detected_step for item in mine]
-    return mine[0].onset_step <= finding.onset_step <= max(ends) + settle(finding)
+    last = max(item.detected_step for item in mine)
+    steps = [known.recovered[episode_of(item)] for item in mine]
+    end = min((step for step in steps if step is not None and step >= last), default=last)
+    return mine[0].onset_step <= finding.onset_step <= end + settle(finding)
 
 
 def distance(known: Group, finding: Finding) -> float | None:
