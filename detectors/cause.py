@@ -169,8 +169,19 @@ def rank(
     `roles` are those with at least one sample in the run, `events` the kinds of events near the onset.
     """
     present = {finding.role for finding in findings} | set(roles)
-    scored = (_score(pattern, findings, present, set(events)) for pattern in patterns)
+    moves = _distinct(findings, patterns)
+    scored = (_score(pattern, moves, present, set(events)) for pattern in patterns)
     return sorted((item for item in scored if item), key=lambda item: (-item.score, item.pattern))
+
+
+def _distinct(findings: Sequence[Finding], patterns: Sequence[Pattern]) -> list[Finding]:
+    """One finding of each sort that signs can tell apart: an incident may hold thousands of alike."""
+    keys = sorted({key for pattern in patterns for sign in pattern.signs for key in sign.evidence or ()})
+    sorts: dict[tuple[Any, ...], Finding] = {}
+    for item in findings:
+        evidence = tuple(str(item.evidence.get(key)) for key in keys)
+        sorts.setdefault((item.role, item.kind, item.direction, item.detector, evidence), item)
+    return list(sorts.values())
 
 
 def confidence(ranked: Sequence[Hypothesis]) -> float:
@@ -229,14 +240,14 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
 
 def _weigh_signs(pattern: Pattern, findings: Sequence[Finding], present: set[str], tally: _Tally) -> None:
     for sign in pattern.signs:
-        if any(matches(sign, finding) for finding in findings):
+        if _shown(sign, findings):
             tally.add(sign.weight, sign.label())
         elif any(_about(sign, finding) for finding in findings):
             tally.add(CONTRADICTED, f"{sign.label()}: moved the other way")
         elif sign.roles and not present & set(sign.roles):
             tally.lacks(*sign.roles)
     for sign in pattern.against:
-        if any(matches(sign, finding) for finding in findings):
+        if _shown(sign, findings):
             tally.add(CONTRADICTED, sign.label())
 
 
@@ -249,7 +260,11 @@ def _accounted(pattern: Pattern) -> set[str]:
 def _required_signs(pattern: Pattern, findings: Sequence[Finding]) -> bool:
     """Every required sign is there; without required signs one of full weight (of an expected pattern any one)."""
     required = [sign for sign in pattern.signs if sign.required]
-    shown = [sign for sign in pattern.signs if any(matches(sign, finding) for finding in findings)]
     if required:
-        return all(sign in shown for sign in required)
-    return any(sign.weight >= MATCH or not pattern.severity for sign in shown)
+        return all(_shown(sign, findings) for sign in required)
+    enough = (sign for sign in pattern.signs if sign.weight >= MATCH or not pattern.severity)
+    return any(_shown(sign, findings) for sign in enough)
+
+
+def _shown(sign: Sign, findings: Sequence[Finding]) -> bool:
+    return any(matches(sign, finding) for finding in findings)

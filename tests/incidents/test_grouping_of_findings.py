@@ -114,3 +114,12 @@ def test_findings_without_cadence_and_samples_are_still_grouped(found):
 
 def test_the_same_answer_twice_is_one_answer(found):
     assert sizes(found(), found()) == [1]
+
+
+def test_a_slow_recovery_of_one_detector_does_not_swallow_the_next_excursion(found):
+    coarse = {"cadence": 100.0, "samples": 143, "severity": 3}
+    blown = found("divergence", onset=13_800, detected=13_900, **coarse)
+    level = found("level", onset=13_800, detected=14_300, **coarse)
+    next_one = found("divergence", onset=23_900, detected=24_000, **coarse)
+    answers = [blown, level, over(blown, 16_800), over(level, 23_500), next_one]
+    assert [i.onset_step for i in folded(*answers)] == [13_800, 23_900]
