@@ -54,7 +54,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
                 said += _continues(chunk, k, float(speed[chunk.offset + k]), now)
             elif low[k] and crowd[k] >= LOW:
                 said += _opens(chunk, k, speed, flags[k + 1 : k + 1 + LAST], float(typical[k]), float(gate[k]), now)
-            elif ratio[k] < 1 / LONE:
+            elif ratio[k] < 1 / LONE and chunk.start + k != now.get("launch"):
                 said += _lone(chunk, k, float(typical[k]), float(ratio[k]))
     now["low"] = flags[-LAST:].tolist()
     return said, now

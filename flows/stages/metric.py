@@ -68,6 +68,8 @@ def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, gro
             carried(parent.states, float(tail["step"][0]) if len(tail) else np.inf),
         )
     judge_metric(memory, tail, name=name, role=role, group=group)
+    if "throughput" in memory.states:  # the first step of a launch compiles
+        memory.states["throughput"] = {**memory.states["throughput"], "launch": memory.end}
     return memory
 
 
