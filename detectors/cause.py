@@ -180,7 +180,7 @@ def _distinct(findings: Sequence[Finding], patterns: Sequence[Pattern]) -> list[
     sorts: dict[tuple[Any, ...], Finding] = {}
     for item in findings:
         evidence = tuple(str(item.evidence.get(key)) for key in keys)
-        sorts.setdefault((item.role, item.kind, item.direction, item.detector, evidence), item)
+        sorts.setdefault((item.role, item.kind, item.direction, item.detector, item.severity, evidence), item)
     return list(sorts.values())
 
 
@@ -228,9 +228,7 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
             tally.add(FLAT, f"{role} flat")
         else:
             tally.lacks(role)
-    speaks_of_all = any(not sign.roles for sign in pattern.signs)
-    for role in [] if speaks_of_all else sorted(moved - _accounted(pattern)):
-        tally.add(UNACCOUNTED, f"{role} moved, which it does not account for")
+    _weigh_the_rest(pattern, findings, tally)
     explained = set(pattern.explained_by) & events if pattern.severity else set()
     for kind in sorted(explained - set(pattern.gate)):
         tally.add(CONTRADICTED, f"event {kind} explains it")
@@ -249,6 +247,18 @@ def _weigh_signs(pattern: Pattern, findings: Sequence[Finding], present: set[str
     for sign in pattern.against:
         if _shown(sign, findings):
             tally.add(CONTRADICTED, sign.label())
+
+
+def _weigh_the_rest(pattern: Pattern, findings: Sequence[Finding], tally: _Tally) -> None:
+    """What moved and is not spoken of counts against a pattern, most of all what is gravest; annotations do not."""
+    if any(not sign.roles for sign in pattern.signs):
+        return
+    gravest = max(finding.severity for finding in findings)
+    loud = {finding.role for finding in findings if finding.severity >= min(gravest, 1)}
+    grave = {finding.role for finding in findings if finding.severity == gravest}
+    for role in sorted(loud - _accounted(pattern)):
+        weight = CONTRADICTED if role in grave else UNACCOUNTED
+        tally.add(weight, f"{role} moved, which it does not account for")
 
 
 def _accounted(pattern: Pattern) -> set[str]:

@@ -203,7 +203,10 @@ def _listen(
     state.clock = newest
     if state.silent is not None and parts:
         first = min(float(part["step"].min()) for part in parts.values())  # type: ignore[arg-type]
-        out.say(state.silent["attempt"], [Recovery("silence", state.silent["metric"], state.silent["episode"], first)])
+        out.say(
+            state.silent["attempt"],
+            [Recovery("silence", state.silent["metric"], state.silent["episode"], max(first, state.silent["step"]))],
+        )
         state.silent = None
     if newest is None or heard_until is None or state.silent is not None:
         return

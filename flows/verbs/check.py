@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from flows.errors import BadConfig
+from flows.incidents.incident import plain
 from flows.messages.document import RunDoc
 
 SCHEMA = "watchkeeper.check/1"  # see check.schema.json beside this file
@@ -32,7 +33,7 @@ def check(
     limit = severity(fail_on)
     runs = run_checks(paths, step_key=step_key, store=store, html=html)
     if as_json:
-        print(json.dumps({"schema": SCHEMA, "runs": runs}, allow_nan=False, ensure_ascii=False))  # noqa: T201
+        print(json.dumps(plain({"schema": SCHEMA, "runs": runs}), allow_nan=False, ensure_ascii=False))  # noqa: T201
     else:
         from flows.verbs.report import show
 
