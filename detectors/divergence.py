@@ -1,8 +1,9 @@
 """Catastrophe in the loss: at least twice its best, and staying there.
 
-Sees: two samples in a row at or above twice the best level so far (the lowest block median, at first the lowest median of
-three, so that one lucky sample sets no record). It needs no noise model and runs from the second sample on, hence it covers the first minutes of a
-run, resets of the weights, and explosions. S3; S4 when 25 samples later it is still there and not falling.
+Sees: two samples in a row at or above twice the best level so far (the lowest block median, at first the lowest
+median of three, so that one lucky sample sets no record). It needs no noise model and runs from the second sample on,
+hence it covers the first minutes of a run, resets of the weights, and explosions. S3; S4 when 25 samples later it is
+still there and not falling.
 Silent: where the loss is not positive, where the rise is under 2 % of the first loss (a loss near zero doubles by
 noise), and where it is within four times the scatter of the sixteen samples before.
 Fooled by: a task whose loss is reset on purpose (a curriculum): declare the event.
@@ -14,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.noise import BLOCK, NORMAL_MAD, block_medians
 from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("divergence", 1)
 FACTOR = 2.0

@@ -1,8 +1,9 @@
 """One parameter group among many: its norm runs away while its peers are calm.
 
-Sees: over the last 20 block medians (16 samples each) a leaf whose log slope is five robust standard deviations from the
-median slope of its peers, and whose norm changed by at least 10 % more than theirs without slowing down, twice in a row. S2: the total hides
-it, since constant groups dominate the sum (marin#8818; pattern P23). Leaves are never alarmed one by one.
+Sees: over the last 20 block medians (16 samples each) a leaf whose log slope is five robust standard deviations from
+the median slope of its peers, and whose norm changed by at least 10 % more than theirs without slowing down, twice in
+a row. S2: the total hides it, since constant groups dominate the sum (marin#8818; pattern P23). Leaves are never
+alarmed one by one.
 Silent: with fewer than eight leaves, before 20 blocks.
 Fooled by: a group that was given another optimizer or learning rate on purpose (declare the event).
 False alarms: see docs/detectors.md. Units: log over the window.

@@ -1,8 +1,9 @@
 """Arithmetic of noise: block medians, trend fits on them, robust scale, long-run variance. No verdicts.
 
 The baseline of a sample is a straight line of log value on log step through the 32 block medians that end one gap of
-two blocks before its own block (statistics.md D2 of the project's notes uses the same 512-sample window; longer ones are
-worse because a power law bends). Medians of 16 make the fit deaf to spikes; the gap keeps the change out of its own baseline.
+two blocks before its own block (statistics.md D2 of the project's notes uses the same 512-sample window; longer ones
+are worse because a power law bends). Medians of 16 make the fit deaf to spikes; the gap keeps the change out of its
+own baseline.
 """
 
 from dataclasses import dataclass

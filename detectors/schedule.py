@@ -1,10 +1,10 @@
 """A learning rate of zero, and one that is another after a restart.
 
-Sees: (1) three samples of exactly zero at the beginning (nothing is learned; a first zero or two belong to a warm-up), and a
-rate that drops to zero from more than 2 % of its peak. S2 at the third sample. A schedule that decays smoothly to zero has
-ended as planned, and is silent. (2) after a restart, against the attempt before it at three equal steps: another rate is
-S2, more than twice the rate S4: a schedule that was reset or re-anchored (16 times the rate gave NaN in 2 to 5 steps;
-pattern P67).
+Sees: (1) three samples of exactly zero at the beginning (nothing is learned; a first zero or two belong to a
+warm-up), and a rate that drops to zero from more than 2 % of its peak. S2 at the third sample. A schedule that decays
+smoothly to zero has ended as planned, and is silent. (2) after a restart, against the attempt before it at three
+equal steps: another rate is S2, more than twice the rate S4: a schedule that was reset or re-anchored (16 times the
+rate gave NaN in 2 to 5 steps; pattern P67).
 Silent: on rates that are small but not zero; on their plan (that needs a plan).
 Fooled by: loggers that round a small rate to 0.0.
 False alarms: none on the recorded runs. Units: the rate.
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.finding import Answer, Finding
 from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("schedule", 1)
 ZEROS = 3

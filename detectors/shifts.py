@@ -1,11 +1,11 @@
 """Level shifts that stay: loss, token drops, router entropy.
 
 Sees: a two-sided CUSUM (k = 0.75, h = 12, residuals clipped at 4) of the residual against the log-log baseline of
-detectors/noise.py, divided by the long-run standard deviation. On an alarm the baseline is frozen for 1,024 samples, else
-it would swallow the new level and the incident would end by itself. Four block medians in a row that rise by 5 % in all
-after the alarm are a divergence (S3), an entropy that falls a tenth is a collapse (S3; pattern P45).
-Silent: before 20 blocks of five autocorrelation times; on changes under the effect gate of the role; on a loss that is
-only falling more slowly than its trend (it must stand above where it was).
+detectors/noise.py, divided by the long-run standard deviation. On an alarm the baseline is frozen for 1,024 samples,
+else it would swallow the new level and the incident would end by itself. Four block medians in a row that rise by 5 %
+in all after the alarm are a divergence (S3), an entropy that falls a tenth is a collapse (S3; pattern P45).
+Silent: before 20 blocks of five autocorrelation times; on changes under the effect gate of the role; on a loss that
+is only falling more slowly than its trend (it must stand above where it was).
 Fooled by: an announced change of data, batch or capacity (declare the event); a baseline that starts in a fast bend.
 False alarms: see docs/detectors.md. Units: log ratio (arcsine root for fractions).
 """
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.noise import BLOCK, CHUNK, GAP, Expectation, block_medians, enough, expect, log_step
 from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("shifts", 1)
 K, H, CLIP = 0.75, 12.0, 4.0

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.noise import BLOCK
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("silence", 1)
 TIMES = 10.0

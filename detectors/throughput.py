@@ -2,8 +2,8 @@
 
 Sees: at least 12 of the last 20 samples worse than the trailing median (256 samples, one block apart) by 3 % or three
 relative scatters, whichever is more; so evaluation and checkpoint pauses (about 2 % of the steps) do not count, and a
-bimodal step time widens its own gate. S1 at once; S2 when it lasts for 64 samples. The reference is frozen until the metric is back. A lone step above five times
-the median is annotated (S0).
+bimodal step time widens its own gate. S1 at once; S2 when it lasts for 64 samples. The reference is frozen until the
+metric is back. A lone step above five times the median is annotated (S0).
 Silent: before 100 samples; on sentinels (MFU -100) and on the first sample after a restart.
 Fooled by: an announced change of batch, sequence length or hardware; a metric averaged over a window that changes.
 False alarms: see docs/detectors.md. Source: the rule measured on open Megatron and SmolLM3 logs (statistics D9).
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.noise import BLOCK, CHUNK, NORMAL_MAD, block_medians, row_median, windows
 from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("throughput", 1)
 LEAST = 0.03

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from detectors import groups
-from detectors.chunk import LOOKBACK
 from detectors.finding import Answer, Finding, NotChecked, Recovery
 from detectors.noise import CHUNK
 from detectors.schedule import restarted
 from detectors.silence import pace, silent_since
+from detectors.window import LOOKBACK
 from flows.records import Attempt
 from flows.stages.joint import Key, Line, judge_evals
 from flows.stages.memory import Memory

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from detectors.cause import Pattern
-from detectors.finding import Finding, Recovery
+from detectors.finding import Recovery
 from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
 from flows.records import Attempt, Event

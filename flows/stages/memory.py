@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import LOOKBACK
 from detectors.noise import CHUNK
 from detectors.series import Array
+from detectors.window import LOOKBACK
 
 FORMAT = 1
 
@@ -25,7 +25,7 @@ def _none() -> Array:
 
 @dataclass
 class Memory:
-    """`first` is the sample index of element 0 of the arrays, `start` the last whole chunk, `judged` the next index to speak of."""
+    """`first` is the sample index of element 0 of the arrays, `start` the last whole chunk, `judged` the next to speak of."""
 
     first: int = 0
     start: int = 0

@@ -64,7 +64,7 @@ class Store:
         with self._database.reading() as connection:
             return runs.pull_state(connection, run)
 
-    def append(  # noqa: PLR0917  # the pull stage's whole transaction
+    def append(  # the pull stage's whole transaction
         self,
         run: str,
         rows: pl.DataFrame,

@@ -116,7 +116,7 @@ def main() -> None:
         good = value <= asked if most else value >= asked
         missed |= not good
         print(
-            f"{'ok    ' if good else 'MISSED'} {what}: {value:,.2f} {unit} (asked: {'at most' if most else 'at least'} {asked:,g})",
+            f"{'ok    ' if good else 'MISSED'} {what}: {value:,.2f} {unit} ({'at most' if most else 'at least'} {asked:,g})",
             flush=True,
         )
 

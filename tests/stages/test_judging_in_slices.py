@@ -94,7 +94,7 @@ def test_metrics_that_arrive_apart_give_the_same_findings():
 
 
 def test_the_made_run_shows_what_is_in_it(run):
-    frame, (findings, _) = run
+    _, (findings, _) = run
     kinds = {(row["detector"], row["metric"]) for row in findings}
     assert ("divergence", "train/loss") in kinds or ("spikes", "train/loss") in kinds
     assert ("throughput", "throughput/mfu") in kinds
