@@ -116,6 +116,8 @@ def test_neither_error_nor_repr_nor_log_holds_the_password(incident, context, ma
 
 
 def test_smtp_urls_are_mail_urls(mailbox, incident, context):
-    open_channel("m", f"smtp://127.0.0.1:{mailbox.port}?from=w@example.org&to=a@example.com").send(outgoing(incident, context))
+    open_channel("m", f"smtp://127.0.0.1:{mailbox.port}?from=w@example.org&to=a@example.com").send(
+        outgoing(incident, context)
+    )
     assert len(mailbox.mails) == 1
     assert open_channel("m", "smtps://me:x@smtp.example.org?from=me@example.org").mode == "starttls"

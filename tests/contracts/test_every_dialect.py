@@ -96,7 +96,15 @@ def test_a_hostile_name_stays_text_in_slack(name, incident):
         assert "<" not in payload["text"] and payload["mrkdwn"] is False
         assert len(payload["blocks"]) <= 50
         for kind in types_in(payload["blocks"]):
-            assert kind in {"header", "plain_text", "rich_text", "rich_text_section", "rich_text_preformatted", "text", "divider"}
+            assert kind in {
+                "header",
+                "plain_text",
+                "rich_text",
+                "rich_text_section",
+                "rich_text_preformatted",
+                "text",
+                "divider",
+            }
 
 
 def types_in(value):

@@ -13,7 +13,9 @@ def lines(message):
 
 @pytest.mark.parametrize("transition", ["opened", "escalated", "reopened", "lowered", "resolved"])
 def test_the_chat_form_has_at_most_twelve_lines(incident, context, transition):
-    full = Context(**{**vars(context), "reference": "at percentile 99 of the ladder", "similar": "2 like it", "owner": "ana"})
+    full = Context(
+        **{**vars(context), "reference": "at percentile 99 of the ladder", "similar": "2 like it", "owner": "ana"}
+    )
     assert len(lines(compose("hero", {**incident, "resolved_step": 5900.0}, transition, full))) <= 12
 
 
@@ -76,7 +78,10 @@ def test_the_query_quotes_names_for_sql_and_for_the_shell(incident):
 
 
 def test_many_incidents_are_one_message_with_a_count_and_the_worst(incident, context):
-    told = [({**incident, "id": f"i{n}", "severity": "S2" if n else "S4", "onset_step": float(n)}, "opened") for n in range(30)]
+    told = [
+        ({**incident, "id": f"i{n}", "severity": "S2" if n else "S4", "onset_step": float(n)}, "opened")
+        for n in range(30)
+    ]
     messages = compose_all("hero", told, context)
     assert len(messages) == 1
     assert messages[0].title == "S4 hero: 30 incidents at once: 30 open, 1 to page"

@@ -51,7 +51,14 @@ def test_a_mail_address_stays_whole():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(1.83, "1.83"), (12345.6, "12,346"), (0.0, "0"), (3e-7, "3e-07"), (float("nan"), "NaN"), (float("-inf"), "-Infinity")],
+    [
+        (1.83, "1.83"),
+        (12345.6, "12,346"),
+        (0.0, "0"),
+        (3e-7, "3e-07"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+    ],
 )
 def test_numbers_are_written_as_people_write_them(value, shown):
     assert number(value) == shown

@@ -140,12 +140,18 @@ def test_without_samples_there_is_no_chart(incident):
         incident_chart(incident, [])
 
 
-@pytest.mark.parametrize("name", ["<script>x</script>", "a&b\"c'", "\x00\x1b[31m", "${x} {{y}} datum.z", "x" * 500, "=cmd()"])
+@pytest.mark.parametrize(
+    "name", ["<script>x</script>", "a&b\"c'", "\x00\x1b[31m", "${x} {{y}} datum.z", "x" * 500, "=cmd()"]
+)
 def test_a_hostile_name_is_drawn_as_text(incident, curves, name):
     from xml.etree import ElementTree
 
     hostile = {**incident, "title": name, "findings": []}
-    drawing = svg(incident_chart(hostile, [Curve(name, curves[0].step, curves[0].value, curves[0].attempt)], [Event(name, 5204.0)]))
+    drawing = svg(
+        incident_chart(
+            hostile, [Curve(name, curves[0].step, curves[0].value, curves[0].attempt)], [Event(name, 5204.0)]
+        )
+    )
     tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(drawing).iter()}
     assert "script" not in tags and tags <= {"svg", "g", "rect", "path", "line", "text", "tspan", "defs", "clipPath"}
 

@@ -160,7 +160,14 @@ def test_the_chart_travels_with_the_message(store, clock, incident, context, png
 
 
 def test_a_message_that_cannot_be_read_is_told_all_the_same(store, clock, incident):
-    row = {"delivery_id": "x", "incident_id": "abc", "transition": "opened", "channel": "ops", "message": "{", "message_id": ""}
+    row = {
+        "delivery_id": "x",
+        "incident_id": "abc",
+        "transition": "opened",
+        "channel": "ops",
+        "message": "{",
+        "message_id": "",
+    }
     store.save_judgement("hero", upto_batch=0, run_state="{}", states={}, deliveries=[row])
     ops = Scripted("ops")
     assert notify(store, {"ops": ops}, clock).delivered == 1
