@@ -86,7 +86,7 @@ def test_a_slow_down_of_five_percent_is_noted_then_s2(role, factor):
     assert [f.severity for f in findings] == [1, 2]
     assert abs(findings[0].onset_step - 1000) <= 5
     assert findings[0].detected_step <= 1020
-    assert findings[1].magnitude == pytest.approx(-0.05, abs=0.005)
+    assert findings[1].magnitude == pytest.approx(factor - 1, abs=0.005)
 
 
 def test_evaluation_pauses_do_not_count_as_slow():

@@ -109,7 +109,15 @@ def test_several_runs_have_a_list_that_leads_to_each(incident):
 
 
 @pytest.mark.parametrize(
-    "name", ["<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "\x1b[31m\u202ex\x00", "&lt;b&gt;", "x" * 4000, "'; --"]
+    "name",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "\x1b[31m\u202ex\x00",
+        "&lt;b&gt;",
+        "x" * 4000,
+        "'; --",
+    ],
 )
 def test_a_hostile_name_stays_text(name, incident):
     hostile = {
@@ -138,7 +146,9 @@ def test_open_comes_before_resolved_and_grave_before_mild(incident):
     ]
     assert [i["id"] for i in ranked(found)] == ["c", "a", "b"]
     assert verdict(run_document(found)).startswith("S3: ") and verdict(run_document(found)).endswith("(1 more open)")
-    assert verdict(run_document([found[1]])).startswith("Nothing is open up to step 5,400; 1 earlier incident, the worst: S4")
+    assert verdict(run_document([found[1]])).startswith(
+        "Nothing is open up to step 5,400; 1 earlier incident, the worst: S4"
+    )
     assert verdict(run_document([], samples=0)) == "Nothing to judge: no samples were read."
 
 
