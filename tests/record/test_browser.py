@@ -12,7 +12,9 @@ import pytest
 from flows.record.page import page
 from flows.record.pictures import draw
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium (CI installs it)")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -49,7 +51,9 @@ class Tab:
 def browser(tmp_path_factory):
     home = tmp_path_factory.mktemp("chromium")
     running = subprocess.Popen(
-        [CHROMIUM, *FLAGS, f"--user-data-dir={home}", "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [CHROMIUM, *FLAGS, f"--user-data-dir={home}", "about:blank"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         port_file = Path(home) / "DevToolsActivePort"
@@ -79,7 +83,9 @@ def file(tmp_path, incident, curves, events, attempts):
     document = {
         "run": "hero-moe", "source": "hero.jsonl", "format": "jsonl", "step_key": "step", "first_step": 0.0,
         "last_step": 5400.0, "samples": 3020, "incidents": [incident],
-        "metrics": [{"name": f"layer/{n}/a_rather_long_name_of_a_leaf/grad_norm", "role": "grad_norm", "samples": 9} for n in range(9)],
+        "metrics": [
+            {"name": f"layer/{n}/a_rather_long_name_of_a_leaf/grad_norm", "role": "grad_norm", "samples": 9} for n in range(9)
+        ],
         "not_checked": [{"check": "mfu", "reason": "no metric with this role"}],
     }  # fmt: skip
     path = tmp_path / "index.html"
@@ -132,7 +138,9 @@ def test_a_reader_for_the_blind_finds_landmarks_names_and_the_picture(tab, file)
     show(tab, file, 1200)
     tab.ask("Accessibility.enable")
     nodes = tab.ask("Accessibility.getFullAXTree")["nodes"]
-    known = {(n["role"]["value"], n.get("name", {}).get("value", "")) for n in nodes if not n.get("ignored") and "role" in n}
+    known = {
+        (n["role"]["value"], n.get("name", {}).get("value", "")) for n in nodes if not n.get("ignored") and "role" in n
+    }
     roles = {role for role, _ in known}
     assert {"main", "contentinfo", "article", "heading", "table"} <= roles
     assert any(role in ("image", "img") and name.startswith("Line charts of train/loss") for role, name in known)

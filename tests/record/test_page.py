@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import itertools
 import re
 from html.parser import HTMLParser
 
@@ -81,7 +82,7 @@ def test_it_has_landmarks_and_headings_in_order(whole):
     assert {"main", "footer", "article", "section", "figure"} <= seen.tags
     levels = [int(tag[1]) for tag in seen.headings]
     assert levels[0] == 1 and levels.count(1) == 1
-    assert all(later - earlier <= 1 for earlier, later in zip(levels, levels[1:], strict=False))
+    assert all(later - earlier <= 1 for earlier, later in itertools.pairwise(levels))
     assert 'lang="en"' in whole and 'role="img" aria-label="Line charts of train/loss' in whole
 
 
@@ -109,7 +110,15 @@ def test_several_runs_have_a_list_that_leads_to_each(incident):
 
 
 @pytest.mark.parametrize(
-    "name", ["<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "\x1b[31m\u202ex\x00", "&lt;b&gt;", "x" * 4000, "'; --"]
+    "name",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "\x1b[31m\u202ex\x00",
+        "&lt;b&gt;",
+        "x" * 4000,
+        "'; --",
+    ],
 )
 def test_a_hostile_name_stays_text(name, incident):
     hostile = {
@@ -138,7 +147,9 @@ def test_open_comes_before_resolved_and_grave_before_mild(incident):
     ]
     assert [i["id"] for i in ranked(found)] == ["c", "a", "b"]
     assert verdict(run_document(found)).startswith("S3: ") and verdict(run_document(found)).endswith("(1 more open)")
-    assert verdict(run_document([found[1]])).startswith("Nothing is open up to step 5,400; 1 earlier incident, the worst: S4")
+    assert verdict(run_document([found[1]])).startswith(
+        "Nothing is open up to step 5,400; 1 earlier incident, the worst: S4"
+    )
     assert verdict(run_document([], samples=0)) == "Nothing to judge: no samples were read."
 
 

@@ -115,7 +115,9 @@ def test_names_that_differ_stay_apart():
 
 def incident(identity, severity, history=(), status="open"):
     past = history or ((608.0, severity),)
-    return Incident(identity, "hero/moe v3", 1, severity, status, f"{identity} moved", "", 0.5, 600.0, 608.0, None, past, ())
+    return Incident(
+        identity, "hero/moe v3", 1, severity, status, f"{identity} moved", "", 0.5, 600.0, 608.0, None, past, ()
+    )
 
 
 def announced(store, channels, *changes):
@@ -133,7 +135,9 @@ def test_each_channel_is_told_of_what_is_grave_enough_for_it(store):
 
 def test_an_end_is_told_to_whom_the_worst_was_told(store):
     over = incident("x", 1, history=((608.0, 3), (650.0, 1)), status="resolved")
-    assert [row["transition"] for row in announced(store, {"pager": 3}, Transition(over, "resolved", 700.0))] == ["resolved"]
+    assert [row["transition"] for row in announced(store, {"pager": 3}, Transition(over, "resolved", 700.0))] == [
+        "resolved"
+    ]
 
 
 def test_a_lowered_severity_wakes_nobody(store):
@@ -142,7 +146,14 @@ def test_a_lowered_severity_wakes_nobody(store):
 
 def test_announcing_the_same_again_is_the_same_delivery(store):
     change = Transition(incident("x", 3), "opened", 608.0)
-    assert announced(store, {"chat": 0}, change)[0]["delivery_id"] == announced(store, {"chat": 0}, change)[0]["delivery_id"]
-    store.save_judgement("hero/moe v3", upto_batch=1, run_state="{}", states={}, deliveries=announced(store, {"chat": 0}, change))
-    store.save_judgement("hero/moe v3", upto_batch=1, run_state="{}", states={}, deliveries=announced(store, {"chat": 0}, change))
+    assert (
+        announced(store, {"chat": 0}, change)[0]["delivery_id"]
+        == announced(store, {"chat": 0}, change)[0]["delivery_id"]
+    )
+    store.save_judgement(
+        "hero/moe v3", upto_batch=1, run_state="{}", states={}, deliveries=announced(store, {"chat": 0}, change)
+    )
+    store.save_judgement(
+        "hero/moe v3", upto_batch=1, run_state="{}", states={}, deliveries=announced(store, {"chat": 0}, change)
+    )
     assert len(store.pending_deliveries(NOW)) == 1
