@@ -155,7 +155,10 @@ def _more(run: str, incident: IncidentDoc, context: Context) -> list[Block]:
     for index in range(1, len(incident.get("suggestions", []))):
         blocks.append(Facts(((f"Option {index + 1}", facts.option(incident, index)),)))
     every = [
-        (plain(f["metric"], 80), f"{facts.movement(f)}; onset {step(f['onset_step'])}, seen {step(f['detected_step'])}")
+        (
+            plain(f["metric"], 80) or "the run",
+            f"{facts.movement(f)}; onset {step(f['onset_step'])}, seen {step(f['detected_step'])}",
+        )
         for f in incident.get("findings", [])[:40]
     ]
     blocks += [Facts(tuple(every))] if every else []

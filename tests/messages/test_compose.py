@@ -123,3 +123,17 @@ def test_an_incident_without_anything_but_its_steps_can_be_told():
     assert "no pattern of the playbook fits" in as_text(message)
     assert any(isinstance(block, Image) for block in message.blocks)
     assert not any(value == "" for block in message.blocks if isinstance(block, Facts) for _, value in block.pairs[1:2])
+
+
+def test_a_finding_of_the_whole_run_has_a_name_and_is_not_asked_for_as_a_metric(incident, context):
+    rewind = {
+        "kind": "rewind",
+        "metric": "",
+        "onset_step": 5200.0,
+        "detected_step": 5201.0,
+        "magnitude": 1.0,
+        "unit": "attempt",
+    }
+    message = compose("hero", {**incident, "findings": [rewind, *incident["findings"]]}, "opened", context)
+    assert "Moved: the run rewind 1 attempt, then grad/norm/total" in as_text(message)
+    assert "name = 'grad/norm/total'" in as_text(message)
