@@ -24,6 +24,7 @@ DETECTOR = ("shifts", 1)
 K, H, CLIP = 0.75, 12.0, 4.0
 FROZEN = 1024  # samples for which an alarm holds the baseline
 LOOK = 128  # samples in which the onset is sought
+LEARN = 16  # chunks
 APART = 64  # samples between two clean windows that end an episode
 COLLAPSED = math.log(0.9)  # an entropy a tenth below its baseline
 YOUNG = 544  # samples before routing is judged: it finds its balance first
@@ -49,7 +50,7 @@ GATES = {
 def carry(state: State, step: float) -> State:
     """What is known of the long-run variance."""
     del step
-    return {key: state[key] for key in ("longrun", "chunks") if key in state}
+    return {key: state[key] for key in ("ratios",) if key in state}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -60,8 +61,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
         "down": 0.0,
         "up_since": chunk.start,
         "down_since": chunk.start,
-        "longrun": 1.0,
-        "chunks": 0,
+        "ratios": [],
         **state,
     }
     said: list[Said] = []
@@ -76,10 +76,9 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
 
 
 def _learn_longrun(local: Array, now: dict[str, Any]) -> None:
-    """The long-run ratio of one window is known to 60 %; the mean of the last 16 chunks is what the sums are scaled by."""
+    """The long-run ratio of one window is known to 60 %; the sums are scaled by the median of the last 16 chunks."""
     if len(local) == CHUNK and np.isfinite(local).all():
-        now["chunks"] += 1
-        now["longrun"] += (float(local.mean()) - now["longrun"]) / min(now["chunks"], 16)
+        now["ratios"] = [*now["ratios"], float(local.mean())][-LEARN:]
 
 
 def _scaled(chunk: Chunk) -> tuple[Array, Expectation]:
@@ -101,11 +100,9 @@ def _standard(values: Array, base: Expectation, part: slice, longrun: Array) -> 
 
 def _sums(chunk: Chunk, values: Array, base: Expectation, part: slice, now: dict[str, Any]) -> list[Said]:
     """CUSUM over one chunk (sums start at its beginning, so slices give the same floats); looks closer on an alarm."""
-    longrun = (
-        np.maximum(base.longrun[part], now["longrun"])
-        if now["chunks"] < 2
-        else np.full(part.stop - part.start, now["longrun"])
-    )
+    longrun = base.longrun[part]
+    if len(now["ratios"]) >= 2:
+        longrun = np.full(len(longrun), float(np.median(now["ratios"])))
     z = _standard(values[chunk.offset + part.start : chunk.offset + part.stop], base, part, longrun)
     index = chunk.start + np.arange(part.start, part.stop)
     z[~enough(index, longrun) | (index < max(now.get("deaf_until", 0), 0 if chunk.role == "loss" else YOUNG))] = 0.0
