@@ -88,7 +88,8 @@ def test_many_incidents_are_one_message_with_a_count_and_the_worst(incident, con
     assert messages[0].severity == "S4" and messages[0].thread == "i0"
     assert len(messages[0].incidents) == 30
     assert len(lines(messages[0])) <= 12
-    assert "and 22 more" in as_text(messages[0])
+    assert "and 24 more" in as_text(messages[0])
+    assert "Needed: page: decide now" in as_text(messages[0])
 
 
 def test_ten_thousand_incidents_still_make_one_short_message(incident):
