@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import itertools
 import re
 from html.parser import HTMLParser
 
@@ -81,7 +82,7 @@ def test_it_has_landmarks_and_headings_in_order(whole):
     assert {"main", "footer", "article", "section", "figure"} <= seen.tags
     levels = [int(tag[1]) for tag in seen.headings]
     assert levels[0] == 1 and levels.count(1) == 1
-    assert all(later - earlier <= 1 for earlier, later in zip(levels, levels[1:], strict=False))
+    assert all(later - earlier <= 1 for earlier, later in itertools.pairwise(levels))
     assert 'lang="en"' in whole and 'role="img" aria-label="Line charts of train/loss' in whole
 
 
