@@ -23,6 +23,7 @@ from flows.store import Store
 
 ROWS = 2_000_000  # samples that one transaction judges
 
+Playbook = Callable[[], Sequence[Pattern]]  # called only when there is something to explain
 Announce = Callable[[Sequence[Transition]], Iterable[Mapping[str, Any]]]
 
 
@@ -39,7 +40,7 @@ class Judged:
 def judge(
     store: Store,
     run: str,
-    playbook: Sequence[Pattern],
+    playbook: Playbook,
     *,
     clock: Callable[[], float],
     live: bool = False,
@@ -67,7 +68,7 @@ def _pass(
     run: str,
     rows: pl.DataFrame,
     upto: int,
-    playbook: Sequence[Pattern],
+    playbook: Playbook,
     heard_until: float | None,
     now: float,
     announce: Announce | None,
@@ -120,7 +121,7 @@ def _folded(
     attempts: Sequence[Attempt],
     state: RunState,
     before: Sequence[Incident],
-    playbook: Sequence[Pattern],
+    playbook: Playbook,
 ) -> list[Incident]:
     """Incidents of every attempt that has live answers; drops from the state what cannot change any more."""
     restarts = [Event("restart", a.first_step, source="detected") for a in attempts if a.parent is not None]
@@ -142,7 +143,7 @@ def _folded(
             each.attempt,
             answers,
             events,
-            playbook,
+            playbook(),
             horizon_step=reach,
             roles=roles,
             known=before,

@@ -78,7 +78,7 @@ def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, ht
             )
         with _quietly():
             pull(kept, source, role_of, final=True)
-            judge(kept, found.run, load_playbook(), clock=time.time)
+            judge(kept, found.run, load_playbook, clock=time.time)
         out.append(run_document(kept, found.run))
     if html is not None:
         write_page(kept, out, html)

@@ -37,7 +37,7 @@ def demo(
     store = open_store(database, clock=time.time)
     for source in open_sources(str(log)):
         pull(store, source, role_of, final=True)
-    judge(store, run, load_playbook(), clock=time.time)
+    judge(store, run, load_playbook, clock=time.time)
     published = publish(store, run, out)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(

@@ -77,7 +77,7 @@ def judge_rate() -> float:
         store = open_store(":memory:", clock=time.time)
         pulled = pull(store, open_sources(str(path))[0], role_of, final=True)
         began = time.perf_counter()
-        done = judge(store, pulled.run, load_playbook(), clock=time.time)
+        done = judge(store, pulled.run, load_playbook, clock=time.time)
         return done.samples / (time.perf_counter() - began)
 
 

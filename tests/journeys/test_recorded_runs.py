@@ -31,7 +31,7 @@ def judged(request):
     store = open_store(":memory:", clock=lambda: 1e9)
     (source,) = open_sources(str(RUNS / request.param))
     run = pull(store, source, role_of, final=True).run
-    judge(store, run, load_playbook(), clock=lambda: 1e9)
+    judge(store, run, load_playbook, clock=lambda: 1e9)
     return LABELS[request.param], run_document(store, run)
 
 
@@ -82,7 +82,7 @@ def test_the_cause_is_named(run, pattern):
     store = open_store(":memory:", clock=lambda: 1e9)
     (source,) = open_sources(str(RUNS / f"{run}.parquet"))
     pull(store, source, role_of, final=True)
-    judge(store, run, load_playbook(), clock=lambda: 1e9)
+    judge(store, run, load_playbook, clock=lambda: 1e9)
     fault = {"lr_hot_resume": (1700, 1705), "capacity_cut": (2000, 2005), "router_collapse": (1800, 1840)}[run]
     (incident,) = [
         i for i in run_document(store, run)["incidents"] if fault[0] <= i["onset_step"] <= fault[1] and severity(i) >= 2

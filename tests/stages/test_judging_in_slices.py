@@ -55,7 +55,7 @@ def judged(frames: list[pl.DataFrame]) -> tuple[list[dict], list[dict]]:
     for number, frame in enumerate(frames):
         rows = assign(frame, tracker, final=number == len(frames) - 1)
         store.append("r", rows, tracker.attempts, "c", tracker.dump(), {}, role_of)
-        judge(store, "r", load_playbook(), clock=lambda: 1e9)
+        judge(store, "r", load_playbook, clock=lambda: 1e9)
     findings = [{k: v for k, v in row.items() if k != "incident_id"} for row in store.findings("r")]
     return sorted(findings, key=lambda row: json.dumps(row, default=str)), store.incidents("r")
 
