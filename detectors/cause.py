@@ -47,7 +47,7 @@ class Check:
 class Sign:
     """A move that belongs to a pattern: any of `roles`, any of `kinds` (empty: all), in `direction` (any, up, down).
 
-    `evidence` bounds numbers of the finding's evidence, {key: (low, high)}; a key that is missing excludes nothing.
+    `evidence` bounds numbers of the finding's evidence, {key: (low, high)}; a key that is missing does not match.
     """
 
     roles: tuple[str, ...]
@@ -67,12 +67,17 @@ class Sign:
 
 @dataclass(frozen=True)
 class Pattern:
-    """One entry of the playbook. `gate` and `explained_by` hold event kinds; `never_explained` vetoes S0."""
+    """One entry of the playbook.
+
+    `signs` speak for it, `against` against it, roles in `flat` must not move. `gate` (needed) and `explained_by` hold
+    event kinds; of a pattern with severity 0 the latter make it an expected one. `never_explained` vetoes that.
+    """
 
     name: str
     title: str
     severity: int
     signs: tuple[Sign, ...]
+    against: tuple[Sign, ...] = ()
     flat: tuple[str, ...] = ()
     gate: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
@@ -102,6 +107,7 @@ def pattern_of(name: str, table: Mapping[str, Any]) -> Pattern:
     fields: dict[str, Any] = {**table, **_tuples(table, ("flat", "gate", "explained_by"))}
     try:
         fields["signs"] = tuple(_sign(item) for item in table["signs"])
+        fields["against"] = tuple(_sign(item) for item in table.get("against", ()))
         fields["checks"] = tuple(Check(**item) for item in table.get("checks", ()))
         fields["suggestions"] = tuple(_suggestion(item) for item in table["suggestions"])
         return Pattern(name=name, **fields)
@@ -140,12 +146,17 @@ def _about(sign: Sign, finding: Finding) -> bool:
 
 
 def _within(value: object, span: tuple[float, float]) -> bool:
-    return not isinstance(value, Real) or span[0] <= float(value) <= span[1]
+    return isinstance(value, Real) and span[0] <= float(value) <= span[1]
 
 
 def explains(pattern: Pattern, finding: Finding, event_kind: str) -> bool:
-    """Would an event of this kind make this finding an expected part of this pattern?"""
-    return event_kind in pattern.explained_by and any(matches(sign, finding) for sign in pattern.signs)
+    """Would an event of this kind make this finding an expected part of this pattern?
+
+    Of a pattern that is no expected one by itself (severity above 0) only the required signs count, where it has any.
+    """
+    required = [sign for sign in pattern.signs if sign.required]
+    signs = required if required and pattern.severity else pattern.signs
+    return event_kind in pattern.explained_by and any(matches(sign, finding) for sign in signs)
 
 
 def rank(
@@ -202,6 +213,9 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
             tally.add(CONTRADICTED, f"{sign.label()}: moved the other way")
         elif sign.roles and not present & set(sign.roles):
             tally.lacks(*sign.roles)
+    for sign in pattern.against:
+        if any(matches(sign, finding) for finding in findings):
+            tally.add(CONTRADICTED, sign.label())
     moved = {finding.role for finding in findings}
     for role in pattern.flat:
         if role in moved:
@@ -210,7 +224,8 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
             tally.add(FLAT, f"{role} flat")
         else:
             tally.lacks(role)
-    for kind in sorted(set(pattern.explained_by) & events - set(pattern.gate)):
+    explained = set(pattern.explained_by) & events if pattern.severity else set()
+    for kind in sorted(explained - set(pattern.gate)):
         tally.add(CONTRADICTED, f"event {kind} explains it")
     words = (tuple(tally.matched), tuple(tally.contradicted), tuple(tally.missing))
     return Hypothesis(pattern.name, round(tally.score, 3), *words, pattern.title, pattern.checks)

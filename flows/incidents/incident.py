@@ -82,12 +82,13 @@ def plain(value: Any) -> Any:
 def finding_row(
     finding: Finding, run: str, attempt: int, incident_id: str | None, recorded_at: datetime
 ) -> dict[str, Any]:
-    """A row of `findings`, without `run_id`. The detector's parameters are taken from evidence["parameters"]."""
+    """A row of `findings`. The detector's parameters are taken from evidence["parameters"]."""
     evidence = dict(finding.evidence)
     parameters = evidence.pop("parameters", {})
     identity = (*episode_of(finding), finding.kind, finding.onset_step, finding.detected_step)
     return {
         **{key: value for key, value in vars(finding).items() if key != "evidence"},
+        "run": run,
         "finding_id": stable_id(run, attempt, *identity),
         "incident_id": incident_id,
         "attempt": attempt,
@@ -98,11 +99,13 @@ def finding_row(
 
 
 def incident_row(incident: Incident, opened_at: datetime, updated_at: datetime) -> dict[str, Any]:
-    """A row of `incidents`, without `run_id`; the attempt stands in the rows of its findings."""
+    """A row of `incidents`."""
     same = ("severity", "status", "title", "pattern", "confidence", "onset_step", "detected_step", "resolved_step")
     history = [{"step": step, "severity": severity} for step, severity in incident.severity_history]
     return {
+        "run": incident.run,
         "incident_id": incident.id,
+        "attempt": incident.attempt,
         **{key: getattr(incident, key) for key in same},
         "severity_history": to_json(history),
         "hypotheses": to_json([asdict(item) for item in incident.hypotheses]),
@@ -117,7 +120,8 @@ def finding_from_row(row: Mapping[str, Any]) -> Finding:
     evidence = _parsed(row["evidence"])
     parameters = _parsed(row.get("parameters") or "{}")
     names = [name for name in Finding.__dataclass_fields__ if name != "evidence"]
-    return Finding(**{name: row[name] for name in names}, evidence={**evidence, **_if_any(parameters)})
+    known = {name: row[name] for name in names} | {"version": int(row["version"])}
+    return Finding(**known, evidence={**evidence, **_if_any(parameters)})
 
 
 def _if_any(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def incident_from_rows(run: str, row: Mapping[str, Any], findings: Sequence[Mapp
     return Incident(
         id=row["incident_id"],
         run=run,
-        attempt=max((int(item["attempt"]) for item in findings), default=0),
+        attempt=int(row["attempt"]),
         **{key: row[key] for key in same},
         severity_history=tuple((item["step"], item["severity"]) for item in _parsed(row["severity_history"])),
         findings=tuple(members),

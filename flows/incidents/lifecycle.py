@@ -103,7 +103,7 @@ def _hypotheses(findings: Sequence[Finding], severity: int, context: _Context) -
     near = {item.event.kind for item in context.events if any(is_near(item.event, finding) for finding in findings)}
     patterns = context.patterns
     if severity == 0:  # an explained incident is one of those that an event makes
-        expected = [pattern for pattern in patterns if set(pattern.gate) & near and pattern.severity == 0]
+        expected = [pattern for pattern in patterns if set(pattern.explained_by) & near and pattern.severity == 0]
         found = rank(findings, context.roles, near, expected)
         if found:
             return found

@@ -104,12 +104,8 @@ def _move(finding: Finding) -> str:
 def _stay(finding: Finding, resolved_step: float | None) -> str:
     out = number(finding, "samples_out")
     if out is not None:
-        return f" for {amount(out)} sample{'s' if out != 1 else ''}" if finding.kind == "spike" else _stayed(out)
+        return " for one sample" if out <= 1 else f" and stayed for {amount(out)} samples"
     return " and has stayed" if finding.kind == "level" and resolved_step is None else ""
-
-
-def _stayed(samples: float) -> str:
-    return f" and stayed for {amount(samples)} sample{'s' if samples != 1 else ''}"
 
 
 def _verb(finding: Finding, up: str, down: str, neither: str) -> str:

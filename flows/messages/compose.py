@@ -14,7 +14,7 @@ from flows.messages.plain import plain, step
 
 CHART_NAME = "chart.png"
 TOP_INCIDENTS = 8
-_WORDS = {"opened": "", "reopened": "Open again: ", "escalated": "Worse: ", "resolved": "Resolved: "}
+_WORDS = {"reopened": "Open again: ", "escalated": "Worse: ", "lowered": "Less severe: ", "resolved": "Resolved: "}
 
 
 def compose(run: str, incident: IncidentDoc, transition: str, context: Context | None = None) -> Message:

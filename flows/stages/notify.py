@@ -1,17 +1,16 @@
-"""Empties the outbox: claim, send, and only after the channel's receipt mark as delivered.
+"""Empties the outbox: mark as sending, send, and only after the channel's receipt mark as delivered.
 
 A kill between the receipt and its commit is the one way to a repeat; it carries the same Message-ID, and the store
-counts it when the delivery is claimed again without an outcome of the claim before. Nothing transient is ever given up.
+counts it, because it finds an attempt that never said how it ended. Nothing transient is ever given up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from flows.channels.contract import Channel, Outgoing, TryLater, message_id, thread_id
-from flows.errors import PermanentError, TransientError
-from flows.messages.blocks import Message, from_json
+from flows.channels.contract import Channel, Outgoing, message_id, thread_id
+from flows.errors import DeliveryFailed, PermanentError, TransientError
+from flows.messages.blocks import Header, Message, Paragraph, from_json
 from flows.messages.plain import plain
 
 FIRST_PAUSE_SECONDS = 30.0
@@ -19,53 +18,68 @@ LONGEST_PAUSE_SECONDS = 3600.0
 
 
 class Outbox(Protocol):
-    """What this stage needs of the store; every call is one transaction. Times are naive UTC."""
+    """What this stage needs of the store; every call is one transaction. Times are unix seconds."""
 
-    def pending_deliveries(self, now: datetime) -> Sequence[Mapping[str, Any]]:
-        """Rows of `deliveries` in state pending whose next_try_at is null or not after `now`."""
+    def pending_deliveries(self, now: float, run: str | None) -> Sequence[Mapping[str, Any]]:
+        """Rows of `deliveries` whose turn has come."""
 
-    def claim_delivery(self, delivery_id: str, now: datetime) -> Mapping[str, Any] | None:
-        """Count an attempt (and a repeat, if the last attempt left no outcome); None if it is no longer pending."""
+    def mark_sending(self, delivery_id: str, now: float) -> None:
+        """Count an attempt, and a repeat if the last one left no outcome."""
 
-    def mark_delivered(self, delivery_id: str, now: datetime, note: str = "") -> None:
+    def mark_delivered(self, delivery_id: str, now: float) -> None:
         """The channel has it."""
 
-    def mark_failed(self, delivery_id: str, error: str, next_try_at: datetime | None) -> None:
+    def mark_failed(self, delivery_id: str, error: str, next_try_at: float | None) -> None:
         """It has not: try again at `next_try_at`, or never (None: state dead)."""
 
 
 @dataclass
 class Notified:
-    """What became of the deliveries that were due. `errors` holds one line a failure, free of secrets."""
+    """What became of the deliveries that were due; `notes` what could not be carried, `errors` a line a failure.
+
+    Neither holds a secret.
+    """
 
     delivered: int = 0
     postponed: int = 0
     dead: int = 0
     repeats: int = 0
+    notes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+
+
+Drawing = Callable[[Mapping[str, Any]], bytes | None]
+
+
+@dataclass(frozen=True)
+class _Pass:
+    outbox: Outbox
+    channels: Mapping[str, Channel]
+    clock: Callable[[], float]
+    chart: Drawing | None
+    done: Notified
 
 
 def notify(
     outbox: Outbox,
     channels: Mapping[str, Channel],
-    clock: Callable[[], datetime],
-    chart: Callable[[Mapping[str, Any]], bytes | None] | None = None,
+    clock: Callable[[], float],
+    chart: Drawing | None = None,
+    run: str | None = None,
 ) -> Notified:
-    """Send what is due. `chart` makes the PNG of a delivery row; an alert goes out without one rather than not at all.
+    """Send what is due, of one run or of all. `chart` makes the PNG of a delivery row, or gives None.
 
-    A channel that fails transiently is left alone for the rest of this pass, so that it holds up none of the others.
+    An alert goes out without its chart rather than not at all. A channel that fails transiently is left alone for the
+    rest of this pass, so that it holds up none of the others.
     """
     done = Notified()
     resting: set[str] = set()
-    due = sorted(outbox.pending_deliveries(clock()), key=lambda row: (row["attempts"], row["created_at"], row["delivery_id"]))
-    for row in due:
+    for row in sorted(outbox.pending_deliveries(clock(), run), key=_turn):
         if row["channel"] in resting:
             continue
-        claimed = outbox.claim_delivery(row["delivery_id"], clock())
-        if claimed is None:
-            continue
-        done.repeats += int(claimed["repeats"] > row["repeats"])
-        if not _deliver(outbox, claimed, channels, clock, chart, done):
+        outbox.mark_sending(row["delivery_id"], clock())
+        done.repeats += row.get("sending_since") is not None
+        if not _deliver({**row, "attempts": row["attempts"] + 1}, _Pass(outbox, channels, clock, chart, done)):
             resting.add(row["channel"])
     return done
 
@@ -75,60 +89,55 @@ def pause_seconds(attempts: int) -> float:
     return min(FIRST_PAUSE_SECONDS * 2.0 ** min(max(attempts - 1, 0), 20), LONGEST_PAUSE_SECONDS)
 
 
-def _deliver(
-    outbox: Outbox,
-    row: Mapping[str, Any],
-    channels: Mapping[str, Channel],
-    clock: Callable[[], datetime],
-    chart: Callable[[Mapping[str, Any]], bytes | None] | None,
-    done: Notified,
-) -> bool:
+def _turn(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """New ones first: a channel that keeps failing waits behind those that work."""
+    return row["attempts"], row["created_at"], row["delivery_id"]
+
+
+def _deliver(row: Mapping[str, Any], at: _Pass) -> bool:
     """Whether the channel may be asked again in this pass."""
-    identity = row["delivery_id"]
     try:
-        receipt = _channel(channels, row).send(_outgoing(row, chart, done))
+        receipt = _channel(at.channels, row).send(_outgoing(row, at))
     except PermanentError as error:
-        outbox.mark_failed(identity, str(error), None)
-        done.dead += 1
-        done.errors.append(str(error))
+        at.outbox.mark_failed(row["delivery_id"], str(error), None)
+        at.done.dead += 1
+        at.done.errors.append(str(error))
         return True
     except TransientError as error:
-        wait = max(pause_seconds(row["attempts"]), getattr(error, "retry_after_seconds", 0.0))
-        _postpone(outbox, row, str(error), clock() + timedelta(seconds=wait), done)
+        _postpone(row, str(error), getattr(error, "retry_after_seconds", 0.0), at)
         return False
     except Exception as error:  # noqa: BLE001  # one broken plugin must not silence the others; its text may hold secrets
-        text = f"channel {row['channel']!r} broke with {type(error).__name__}; run watchkeeper doctor"
-        _postpone(outbox, row, text, clock() + timedelta(seconds=pause_seconds(row["attempts"])), done)
+        _postpone(row, f"channel {row['channel']!r} broke with {type(error).__name__}; run watchkeeper doctor", 0.0, at)
         return False
-    outbox.mark_delivered(identity, clock(), receipt.note)
-    done.delivered += 1
+    at.outbox.mark_delivered(row["delivery_id"], at.clock())
+    at.done.delivered += 1
+    at.done.notes += [f"{receipt.channel}: {receipt.note}"] if receipt.note else []
     return True
 
 
-def _postpone(outbox: Outbox, row: Mapping[str, Any], error: str, until: datetime, done: Notified) -> None:
-    outbox.mark_failed(row["delivery_id"], error, until)
-    done.postponed += 1
-    done.errors.append(error)
+def _postpone(row: Mapping[str, Any], error: str, asked_seconds: float, at: _Pass) -> None:
+    wait = max(pause_seconds(row["attempts"]), asked_seconds)
+    at.outbox.mark_failed(row["delivery_id"], error, at.clock() + wait)
+    at.done.postponed += 1
+    at.done.errors.append(error)
 
 
 def _channel(channels: Mapping[str, Channel], row: Mapping[str, Any]) -> Channel:
     """A channel that is gone from the configuration may come back: its deliveries wait."""
     if row["channel"] not in channels:
         known = ", ".join(sorted(channels)) or "none"
-        raise TryLater(f"channel {row['channel']!r} is not in the configuration (known: {known}); add it again", 0.0)
+        raise DeliveryFailed(f"channel {row['channel']!r} is not in the configuration (known: {known}); add it again")
     return channels[row["channel"]]
 
 
-def _outgoing(
-    row: Mapping[str, Any], chart: Callable[[Mapping[str, Any]], bytes | None] | None, done: Notified
-) -> Outgoing:
+def _outgoing(row: Mapping[str, Any], at: _Pass) -> Outgoing:
     message = _message(row)
     picture = None
-    if chart is not None:
+    if at.chart is not None:
         try:
-            picture = chart(row)
+            picture = at.chart(row)
         except Exception as error:  # noqa: BLE001  # a picture that cannot be drawn must not hold back an alert
-            done.errors.append(f"no chart for {row['delivery_id']}: {plain(error, 200)}")
+            at.done.errors.append(f"no chart for {row['delivery_id']}: {plain(error, 200)}")
     identity = row.get("message_id") or message_id(row["delivery_id"])
     return Outgoing(message, identity, thread_id(message.thread), picture)
 
@@ -138,8 +147,6 @@ def _message(row: Mapping[str, Any]) -> Message:
     try:
         return from_json(row["message"])
     except ValueError:
-        from flows.messages.blocks import Header, Paragraph
-
         title = f"watchkeeper: {row['transition']} {row['incident_id']}"
         blocks = (Header(title), Paragraph(f"watchkeeper incidents show {row['incident_id']}"))
         return Message(title, "S3", "", row["transition"], row["incident_id"], blocks)

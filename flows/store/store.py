@@ -203,6 +203,16 @@ class Store:
                 [run, name],
             )
 
+    def samples(self, run: str, names: Sequence[str], first: float, last: float) -> pl.DataFrame:
+        """name, attempt, step, value of every attempt between two steps (inclusive), by attempt and step."""
+        with self._database.reading() as connection:
+            return select(
+                connection,
+                "SELECT name, attempt, step, value FROM samples WHERE run = ? AND list_contains(?, name)"
+                " AND step BETWEEN ? AND ? ORDER BY name, attempt, step",
+                [run, list(names), first, last],
+            )
+
     def events(self, run: str) -> list[Event]:
         """The events of a run by step."""
         with self._database.reading() as connection:

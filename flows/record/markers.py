@@ -1,0 +1,46 @@
+"""What is marked on a chart's step axis, and the theme that a chart is drawn in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flows.messages.document import IncidentDoc
+from flows.messages.plain import plain, step
+from flows.records import Attempt, Event
+
+# each is used for one purpose only: pages exchange them for their own theme
+INK, MUTED, LINE, ALARM, BAND, GRID, PAPER = "#1a1a1f", "#5f6670", "#1d5fa9", "#b3261f", "#9aa7b5", "#e3e6eb", "#fffffe"
+DASH = {"onset": [1, 0], "seen": [6, 3], "resolved": [2, 2], "event": [1, 3], "attempt": [8, 2, 1, 2]}
+TONE = {"onset": ALARM, "seen": ALARM, "resolved": INK, "event": MUTED, "attempt": MUTED}
+MOST_EVENTS = 4
+MOST_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A vertical line with its label. `look` is onset, seen, resolved, event or attempt."""
+
+    step: float
+    label: str
+    look: str
+
+
+def markers(
+    incident: IncidentDoc, events: Sequence[Event], attempts: Sequence[Attempt], span: tuple[float, float]
+) -> list[Marker]:
+    """What happened within `span`, in order of step: onset, detection, resolution, the nearest events, new attempts."""
+    onset, detected, resolved = incident["onset_step"], incident["detected_step"], incident.get("resolved_step")
+    if detected == onset:
+        found = [Marker(onset, f"began and seen {step(onset)}", "onset")]
+    else:
+        found = [Marker(onset, f"began {step(onset)}", "onset"), Marker(detected, f"seen {step(detected)}", "seen")]
+    if resolved is not None:
+        found.append(Marker(resolved, f"resolved {step(resolved)}", "resolved"))
+    near = sorted((e for e in events if span[0] <= e.step <= span[1]), key=lambda e: abs(e.step - onset))
+    found += [Marker(e.step, _told(e), "event") for e in near[:MOST_EVENTS]]
+    starts = [a for a in attempts if a.parent is not None and span[0] <= a.first_step <= span[1]][-MOST_ATTEMPTS:]
+    found += [Marker(a.first_step, f"attempt {a.attempt} from {step(a.first_step)}", "attempt") for a in starts]
+    return sorted((m for m in found if span[0] <= m.step <= span[1]), key=lambda m: (m.step, m.look))
+
+
+def _told(event: Event) -> str:
+    return plain(f"{event.kind} {step(event.step)}" + (f": {event.note}" if event.note else ""), 36)

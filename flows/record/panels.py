@@ -1,0 +1,159 @@
+"""The parts of a chart: the strip of labels on top, one panel a metric. Loaded by charts.py on first use (Altair)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.messages.document import IncidentDoc
+from flows.messages.plain import plain
+from flows.record.curves import Band, Curve, band_before, standing, thin
+from flows.record.markers import ALARM, BAND, DASH, INK, LINE, MUTED, PAPER, TONE, Marker
+from flows.records import Attempt
+
+ROW = 15  # height of one label
+Rows = list[dict[str, Any]]
+# at the foot for NaN, at the edge that it left by for an infinity: shape, angle, whether at the top
+ODD_LOOKS = {
+    "NaN": ("cross", 45, False),
+    "Infinity": ("triangle-up", 0, True),
+    "-Infinity": ("triangle-down", 0, False),
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all panels of one chart share: `span` in steps, `width` in pixels."""
+
+    incident: IncidentDoc
+    attempts: tuple[Attempt, ...]
+    marks: tuple[Marker, ...]
+    span: tuple[float, float]
+    width: int
+
+
+def strip(frame: Frame) -> Any:
+    """A row a marker with its label on the side where there is room: labels never lie on each other."""
+    layers: list[Any] = []
+    foot = len(frame.marks) * ROW + 6
+    for row, mark in enumerate(frame.marks):
+        rule = _on_steps(frame, [{"step": mark.step}]).mark_rule(
+            color=TONE[mark.look], strokeDash=DASH[mark.look], strokeWidth=1.6
+        )
+        layers.append(rule.encode(y=alt.value(row * ROW + 2), y2=alt.value(foot)))
+    for row, mark in enumerate(frame.marks):
+        place = (mark.step - frame.span[0]) / max(frame.span[1] - frame.span[0], 1e-300) * frame.width
+        left = place + 7 * len(mark.label) > frame.width + 8 and place > frame.width / 2
+        base = _on_steps(frame, [{"step": mark.step, "label": mark.label}])
+        base = base.encode(text="label:N", y=alt.value(row * ROW + 8))
+        look: dict[str, Any] = {"align": "right" if left else "left", "dx": -5 if left else 5, "baseline": "middle"}
+        look |= {"fontSize": 12, "fontWeight": "normal" if mark.look in ("event", "attempt") else "bold"}
+        # a halo first, so that no line runs through the words
+        layers.append(base.mark_text(**look, color=PAPER, stroke=PAPER, strokeWidth=4))
+        layers.append(base.mark_text(**look, color=TONE[mark.look]))
+    return alt.layer(*layers).properties(width=frame.width, height=foot - 4, view=alt.ViewConfig(stroke=None))
+
+
+def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> Any:
+    """One metric: its range before, abandoned attempts dashed, the run as it stands, the marks, what is no number."""
+    stands = standing(curve, frame.attempts)
+    found = [f["onset_step"] for f in frame.incident.get("findings", []) if f["metric"] == curve.name]
+    onset = min(found, default=frame.incident["onset_step"])
+    band = band_before(curve.step[stands], curve.value[stands], onset, frame.span[1])
+    current, odd = points(curve, stands, frame.span, frame.width)
+    old, _ = points(curve, ~stands, frame.span, frame.width)
+    scale, notes = _scale([*current, *old], band, frame.span)
+    y = alt.Y("value:Q", scale=scale, axis=alt.Axis(format=".4~g", title=None, tickCount=4))
+    layers = [_trouble(frame, lowest)]
+    if band is not None:
+        layers.append(_on_steps(frame, _corners(band, frame), lowest).mark_area(color=BAND, opacity=0.45, clip=True))
+        layers[-1] = layers[-1].encode(y=y, y2="high:Q")
+    if old:
+        notes.append("dashed: abandoned attempt")
+        dashed = {"color": MUTED, "strokeDash": [4, 3], "strokeWidth": 1, "clip": True}
+        layers.append(_on_steps(frame, old, lowest).mark_line(**dashed).encode(y=y, detail="part:N"))
+    points_too = {"size": 22, "color": LINE} if len(current) <= 60 else False
+    line = _on_steps(frame, current, lowest).mark_line(color=LINE, strokeWidth=1.5, clip=True, point=points_too)
+    layers.append(line.encode(y=y, detail="part:N"))
+    for mark in frame.marks:
+        rule = _on_steps(frame, [{"step": mark.step}], lowest)
+        layers.append(rule.mark_rule(color=TONE[mark.look], strokeDash=DASH[mark.look], strokeWidth=1.6))
+    layers += _odd_marks(frame, odd, height, lowest)
+    notes += [f"{'×' if name == 'NaN' else '▲' if name == 'Infinity' else '▼'} {name}" for name in _names(odd)]
+    text = plain(curve.name, 60) + (f" ({plain(curve.unit, 20)})" if curve.unit else "")
+    title: dict[str, Any] = {"text": text, "anchor": "start", "frame": "group", "offset": 3}
+    title |= {"fontSize": 13, "color": INK}
+    if notes:
+        title |= {"subtitle": " · ".join(notes), "subtitleColor": MUTED, "subtitleFontSize": 11}
+    return alt.layer(*layers).properties(width=frame.width, height=height, title=alt.TitleParams(**title))
+
+
+def points(curve: Curve, chosen: NDArray[np.bool_], span: tuple[float, float], pixels: int) -> tuple[Rows, Rows]:
+    """Rows to draw as lines (a new part after every value that is no number), and the values that are none."""
+    rows: Rows = []
+    odd: dict[tuple[str, int], dict[str, Any]] = {}
+    for number in np.unique(curve.attempt[chosen]):
+        mine = chosen & (curve.attempt == number)
+        order = np.argsort(curve.step[mine], kind="stable")
+        at, value = curve.step[mine][order], curve.value[mine][order]
+        part = np.cumsum(~np.isfinite(value))
+        kept = thin(at, value, *span, max(pixels // 2, 1))
+        rows += [{"step": float(at[i]), "value": float(value[i]), "part": f"{number}.{part[i]}"} for i in kept]
+        for i in np.flatnonzero(~np.isfinite(value) & (at >= span[0]) & (at <= span[1])):
+            name = "NaN" if math.isnan(value[i]) else "Infinity" if value[i] > 0 else "-Infinity"
+            bucket = int((at[i] - span[0]) / max(span[1] - span[0], 1e-300) * pixels / 4)
+            odd.setdefault((name, bucket), {"step": float(at[i]), "name": name})
+    return rows, list(odd.values())
+
+
+def _on_steps(frame: Frame, rows: Rows, axis: bool = False) -> Any:
+    """A chart of `rows` on the common step axis; every layer of a panel must want the same axis, else Vega drops it."""
+    ticks = alt.Axis(format=",.12~r", title="step", tickCount=5, grid=False) if axis else None
+    x = alt.X("step:Q", scale=alt.Scale(domain=list(frame.span), nice=False, zero=False), axis=ticks)
+    return alt.Chart(alt.InlineData(values=rows)).encode(x=x)
+
+
+def _scale(rows: Rows, band: Band | None, span: tuple[float, float]) -> tuple[alt.Scale, list[str]]:
+    """Linear around what is there; logarithmic when all is positive and the top is 30 times the middle."""
+    values = np.array([row["value"] for row in rows] or [0.0, 1.0])
+    low, high, middle = float(values.min()), float(values.max()), float(np.median(values))
+    if low > 0 and high > 30 * middle:
+        return alt.Scale(type="log", domain=[low / 1.1, high * 1.1], nice=False), ["log scale"]
+    if band is not None:
+        low, high = min(low, float(band.low[1:].min())), max(high, float(band.high[1:].max()))
+    pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False), []
+
+
+def _corners(band: Band, frame: Frame) -> Rows:
+    """The band cut at the left edge of the chart."""
+    first = max(float(band.step[0]), frame.span[0])
+    at = np.array([first, *band.step[1:]])
+    low, high = (np.interp(at, band.step, edge) for edge in (band.low, band.high))
+    return [{"step": float(s), "value": float(a), "high": float(b)} for s, a, b in zip(at, low, high, strict=True)]
+
+
+def _trouble(frame: Frame, axis: bool) -> Any:
+    """A tint from the onset to the resolution, or to the edge while it is open."""
+    end = frame.incident.get("resolved_step")
+    stop = frame.span[1] if end is None else min(end, frame.span[1])
+    rows = [{"step": max(frame.incident["onset_step"], frame.span[0]), "end": stop}]
+    return _on_steps(frame, rows, axis).mark_rect(color=ALARM, opacity=0.07).encode(x2="end:Q")
+
+
+def _odd_marks(frame: Frame, odd: Rows, height: int, axis: bool) -> list[Any]:
+    layers = []
+    for name, (shape, angle, top) in ODD_LOOKS.items():
+        rows = [row for row in odd if row["name"] == name]
+        if rows:
+            base = _on_steps(frame, rows, axis).encode(y=alt.value(6 if top else height - 6))
+            layers.append(base.mark_point(shape=shape, angle=angle, size=55, filled=True, color=ALARM, opacity=1))
+    return layers
+
+
+def _names(odd: Sequence[dict[str, Any]]) -> list[str]:
+    return sorted({str(row["name"]) for row in odd})

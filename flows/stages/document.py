@@ -1,0 +1,119 @@
+"""A run as `check --json` writes it, read from the store: what pages, charts and messages are made from."""
+
+import math
+from typing import Any
+
+import polars as pl
+
+from flows.messages.document import IncidentDoc, MetricDoc, RunDoc, incident_doc
+from flows.messages.facts import Context
+from flows.record.curves import Curve
+from flows.store import Store
+
+CHECKED = "checked"
+MOST_CURVES = 8
+
+
+def run_document(store: Store, run: str) -> RunDoc:
+    """The `runs` entry of watchkeeper.check/1. Raises LookupError for a run that the store does not have."""
+    about = next((row for row in store.runs().iter_rows(named=True) if row["run"] == run), None)
+    if about is None:
+        raise LookupError(f"no run {run!r} in the store")
+    metrics = store.metrics(run)
+    return {
+        "run": run,
+        "source": about["source"],
+        "format": about["format"],
+        "step_key": about["step_key"],
+        "first_step": _edge(metrics["first_step"].min()),
+        "last_step": _edge(metrics["last_step"].max()),
+        "samples": int(metrics["samples"].sum()),
+        "metrics": [_metric(row) for row in metrics.iter_rows(named=True)],
+        "incidents": incidents_of(store, run),
+        "not_checked": [{"check": check, "reason": reason} for check, reason in not_checked(store, run)],
+    }
+
+
+def incidents_of(store: Store, run: str) -> list[IncidentDoc]:
+    """Every incident of a run with its findings, oldest onset first."""
+    findings: dict[str, list[dict[str, Any]]] = {}
+    for row in store.findings(run):
+        findings.setdefault(row["incident_id"], []).append(row)
+    return [incident_doc(row, findings.get(row["incident_id"], [])) for row in store.incidents(run)]
+
+
+def not_checked(store: Store, run: str) -> list[tuple[str, str]]:
+    """(check, reason) of everything that was not checked; the metric is part of the reason."""
+    rows = store.coverage(run).iter_rows(named=True)
+    return [
+        (row["check_name"], f"{row['metric']}: {row['reason']}" if row["metric"] else row["reason"])
+        for row in rows
+        if row["reason"] != CHECKED
+    ]
+
+
+def context_of(store: Store, run: str, link: str = "") -> Context:
+    """What a message says beside its incident."""
+    metrics = store.metrics(run)
+    whole = metrics.filter(metrics["group_name"] == "")
+    return Context(
+        events=store.events(run),
+        metrics=dict(zip(whole["name"], whole["role"], strict=True)),
+        not_checked=not_checked(store, run),
+        last_step=_edge(metrics["last_step"].max()),
+        link=link,
+    )
+
+
+def curves_of(store: Store, run: str, incident: IncidentDoc) -> list[Curve]:
+    """The samples to draw, every attempt: the metrics of the findings, by onset, the one the title speaks of first.
+
+    Without findings none. Reads only as far back as a chart can show.
+    """
+    names = _names(incident)[:MOST_CURVES]
+    if not names:
+        return []
+    metrics = {row["name"]: row for row in store.metrics(run).iter_rows(named=True)}
+    lead = metrics.get(names[0])
+    onset, end = incident["onset_step"], incident.get("resolved_step") or incident["detected_step"]
+    cadence = (lead["last_step"] - lead["first_step"]) / max(lead["samples"] - 1, 1) if lead else 1.0
+    reach = max(6 * max(end - onset, 0.0), 800 * cadence)
+    rows = store.samples(run, names, onset - reach, end + reach)
+    parts = {name: rows.filter(rows["name"] == name) for name in names}
+    return [_curve(name, part, metrics[name]["unit"]) for name, part in parts.items() if len(part)]
+
+
+def _curve(name: str, part: pl.DataFrame, unit: str) -> Curve:
+    step, value = part["step"].to_numpy(), part["value"].to_numpy()
+    return Curve(name, step, value, part["attempt"].cast(pl.Int64).to_numpy(), unit)
+
+
+def _names(incident: IncidentDoc) -> list[str]:
+    """Metrics of the findings in order of onset; a metric that the title names comes first."""
+    ordered = dict.fromkeys(f["metric"] for f in sorted(incident.get("findings", []), key=lambda f: f["onset_step"]))
+    places = {name: incident["title"].find(name) for name in ordered}
+    return sorted(ordered, key=lambda name: places[name] if places[name] >= 0 else len(incident["title"]))
+
+
+def _metric(row: dict[str, Any]) -> MetricDoc:
+    return {
+        "name": row["name"],
+        "role": row["role"],
+        "unit": row["unit"],
+        "samples": row["samples"],
+        "last_step": _edge(row["last_step"]),
+        "last_value": _value(row),
+    }
+
+
+def _edge(step: Any) -> float:
+    return float(step) if step is not None else 0.0
+
+
+def _value(row: dict[str, Any]) -> float | str | None:
+    value = row["last_value"]
+    if value is None or math.isfinite(value):
+        return None if value is None else float(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
