@@ -44,15 +44,13 @@ def compose_all(run: str, told: Sequence[tuple[IncidentDoc, str]], context: Cont
 
     The bigger the disaster, the fewer and the surer the messages. Nothing told gives no message.
     """
+    told = _once(told)
     if len(told) <= 3:
         return [compose(run, incident, transition, context) for incident, transition in told]
-    ordered = sorted(told, key=lambda t: (t[1] == "resolved", -severity_number(t[0]["severity"]), t[0]["onset_step"]))
+    ordered = sorted(told, key=lambda t: (_over(t[0]), -severity_number(t[0]["severity"]), t[0]["onset_step"]))
     worst, transition = ordered[0]
-    alarms = [incident for incident, what in ordered if what != "resolved"]
-    pages = sum(severity_number(incident["severity"]) >= 3 for incident in alarms)
-    count = f"{len(alarms)} incidents at once" if alarms else f"{len(ordered)} incidents resolved"
-    title = f"{worst['severity']} {plain(run, 60)}: {count}" + (f" ({pages} to page)" if pages else "")
-    rows = tuple((_mark(what, i), f"{plain(i['title'], 200)} (step {step(i['onset_step'])})") for i, what in ordered)
+    title = f"{worst['severity']} {plain(run, 60)}: {_count([incident for incident, _ in ordered])}"
+    rows = tuple((_mark(what, i), f"{plain(i['title'], 200)} (from {step(i['onset_step'])})") for i, what in ordered)
     left = len(rows) - TOP_INCIDENTS
     blocks: list[Block] = [Header(title), Facts(rows[:TOP_INCIDENTS])]
     if left > 0:
@@ -79,8 +77,30 @@ def headline(run: str, incident: IncidentDoc, transition: str) -> str:
     return f"{incident['severity']} {plain(run, 60)}: {_WORDS.get(transition, '')}{plain(incident['title'], 240)}"
 
 
+def _once(told: Sequence[tuple[IncidentDoc, str]]) -> list[tuple[IncidentDoc, str]]:
+    """Each incident once, as it stands at the end of the pass: what opened and ended within it is no two messages."""
+    last: dict[str, tuple[IncidentDoc, str]] = {}
+    for incident, what in told:
+        before = last.get(incident["id"], (incident, what))[1]
+        last[incident["id"]] = (incident, what if before == "resolved" else before)
+    return list(last.values())
+
+
+def _over(incident: IncidentDoc) -> bool:
+    return incident.get("status") == "resolved"
+
+
+def _count(incidents: Sequence[IncidentDoc]) -> str:
+    going = [incident for incident in incidents if not _over(incident)]
+    pages = sum(severity_number(incident["severity"]) >= 3 for incident in going)
+    parts = [f"{len(going)} open" if going else "", f"{pages} to page" if pages else ""]
+    parts.append(f"{len(incidents) - len(going)} over by now" if len(going) < len(incidents) else "")
+    return f"{len(incidents)} incidents at once: " + ", ".join(part for part in parts if part)
+
+
 def _mark(transition: str, incident: IncidentDoc) -> str:
-    return incident["severity"] if transition == "opened" else f"{incident['severity']} {transition}"
+    words = [incident["severity"], *([transition] if transition not in ("opened", "resolved") else [])]
+    return " ".join([*words, *(["over"] if _over(incident) else [])])
 
 
 def _alarm(incident: IncidentDoc, context: Context, transition: str) -> list[tuple[str, str]]:
@@ -112,6 +132,8 @@ def _resolved(incident: IncidentDoc, context: Context) -> list[tuple[str, str]]:
 def _decision(incident: IncidentDoc, context: Context, transition: str) -> str:
     told = f"{URGENCY[incident['severity']]}; began at step {step(incident['onset_step'])}"
     told += f", seen at {step(incident['detected_step'])}"
+    if _over(incident):
+        told += f", over by step {step(incident.get('resolved_step'))}"
     if context.decide_by_step is not None:
         told += f"; decide before step {step(context.decide_by_step)}"
     past = incident.get("severity_history", [])

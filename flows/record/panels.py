@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.messages.document import IncidentDoc
-from flows.messages.plain import plain
+from flows.messages.plain import number, plain
 from flows.record.curves import Band, Curve, band_before, standing, thin
 from flows.record.markers import ALARM, BAND, DASH, INK, LINE, MUTED, PAPER, TONE, Marker
 from flows.records import Attempt
@@ -66,8 +66,9 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> Any:
     band = band_before(curve.step[stands], curve.value[stands], onset, frame.span[1])
     current, odd = points(curve, stands, frame.span, frame.width)
     old, _ = points(curve, ~stands, frame.span, frame.width)
-    scale, notes = _scale([*current, *old], band, frame.span)
-    y = alt.Y("value:Q", scale=scale, axis=alt.Axis(format=".4~g", title=None, tickCount=4))
+    known = _level_before(frame.incident, curve.name)
+    scale, ticks, notes = _scale([*current, *old], band, known)
+    y = alt.Y("value:Q", scale=scale, axis=alt.Axis(format=".4~g", title=None, **ticks))
     layers = [_trouble(frame, lowest)]
     if band is not None:
         layers.append(_on_steps(frame, _corners(band, frame), lowest).mark_area(color=BAND, opacity=0.45, clip=True))
@@ -76,6 +77,10 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> Any:
         notes.append("dashed: abandoned attempt")
         dashed = {"color": MUTED, "strokeDash": [4, 3], "strokeWidth": 1, "clip": True}
         layers.append(_on_steps(frame, old, lowest).mark_line(**dashed).encode(y=y, detail="part:N"))
+    if known is not None:
+        level = _on_steps(frame, [{"step": frame.span[0], "end": frame.span[1], "value": known}], lowest).encode(y=y)
+        layers.append(level.mark_rule(color=INK, strokeDash=[2, 3], strokeWidth=1).encode(x2="end:Q"))
+        notes.append(f"dotted: {number(known)} before")
     points_too = {"size": 22, "color": LINE} if len(current) <= 60 else False
     line = _on_steps(frame, current, lowest).mark_line(color=LINE, strokeWidth=1.5, clip=True, point=points_too)
     layers.append(line.encode(y=y, detail="part:N"))
@@ -96,13 +101,13 @@ def points(curve: Curve, chosen: NDArray[np.bool_], span: tuple[float, float], p
     """Rows to draw as lines (a new part after every value that is no number), and the values that are none."""
     rows: Rows = []
     odd: dict[tuple[str, int], dict[str, Any]] = {}
-    for number in np.unique(curve.attempt[chosen]):
-        mine = chosen & (curve.attempt == number)
+    for attempt in np.unique(curve.attempt[chosen]):
+        mine = chosen & (curve.attempt == attempt)
         order = np.argsort(curve.step[mine], kind="stable")
         at, value = curve.step[mine][order], curve.value[mine][order]
         part = np.cumsum(~np.isfinite(value))
         kept = thin(at, value, *span, max(pixels // 2, 1))
-        rows += [{"step": float(at[i]), "value": float(value[i]), "part": f"{number}.{part[i]}"} for i in kept]
+        rows += [{"step": float(at[i]), "value": float(value[i]), "part": f"{attempt}.{part[i]}"} for i in kept]
         for i in np.flatnonzero(~np.isfinite(value) & (at >= span[0]) & (at <= span[1])):
             name = "NaN" if math.isnan(value[i]) else "Infinity" if value[i] > 0 else "-Infinity"
             bucket = int((at[i] - span[0]) / max(span[1] - span[0], 1e-300) * pixels / 4)
@@ -117,16 +122,31 @@ def _on_steps(frame: Frame, rows: Rows, axis: bool = False) -> Any:
     return alt.Chart(alt.InlineData(values=rows)).encode(x=x)
 
 
-def _scale(rows: Rows, band: Band | None, span: tuple[float, float]) -> tuple[alt.Scale, list[str]]:
-    """Linear around what is there; logarithmic when all is positive and the top is 30 times the middle."""
+def _level_before(incident: IncidentDoc, name: str) -> float | None:
+    """The level that a detector measured its change from, which may lie long before the chart."""
+    for finding in incident.get("findings", []):
+        level = finding.get("evidence", {}).get("before")
+        if finding["metric"] == name and isinstance(level, int | float) and math.isfinite(level):
+            return float(level)
+    return None
+
+
+def _scale(rows: Rows, band: Band | None, known: float | None) -> tuple[alt.Scale, dict[str, Any], list[str]]:
+    """Linear around what is there; logarithmic when all is positive and the top is 30 times the middle.
+
+    With it the axis' ticks (powers of ten on the latter, all others only clutter) and what to tell the reader.
+    """
     values = np.array([row["value"] for row in rows] or [0.0, 1.0])
     low, high, middle = float(values.min()), float(values.max()), float(np.median(values))
     if low > 0 and high > 30 * middle:
-        return alt.Scale(type="log", domain=[low / 1.1, high * 1.1], nice=False), ["log scale"]
+        powers = [10.0**k for k in range(math.ceil(math.log10(low / 1.1)), math.floor(math.log10(high * 1.1)) + 1)]
+        return alt.Scale(type="log", domain=[low / 1.1, high * 1.1], nice=False), {"values": powers}, ["log scale"]
+    if known is not None:
+        low, high = min(low, known), max(high, known)
     if band is not None:
         low, high = min(low, float(band.low[1:].min())), max(high, float(band.high[1:].max()))
     pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False), []
+    return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False), {"tickCount": 4}, []
 
 
 def _corners(band: Band, frame: Frame) -> Rows:

@@ -1,0 +1,106 @@
+"""One incident on a page: the sentence, the chart, what to do, why, and the evidence."""
+
+from collections.abc import Sequence
+
+from flows.messages import facts
+from flows.messages.document import FindingDoc, HypothesisDoc, IncidentDoc, SuggestionDoc
+from flows.messages.plain import number, step
+from flows.record.pictures import Picture
+from flows.record.tables import table, text
+
+MOST_FINDINGS = 60
+_HIDDEN = {"parameters", "samples", "cadence"}
+
+
+def article(run: str, incident: IncidentDoc, picture: Picture | None) -> str:
+    """The article of one incident; without a picture the words stand alone."""
+    grave, mark = incident["severity"], f"i-{text(incident['id'], 60)}"
+    end = incident.get("resolved_step")
+    when = f"Began at step {step(incident['onset_step'])}, seen at step {step(incident['detected_step'])}, "
+    when += f"resolved at step {step(end)}." if end is not None else f"{text(incident.get('status', 'open'), 20)}."
+    parts = [
+        f'<article class="incident {text(grave)}" aria-labelledby="{mark}">',
+        f'<span class="badge">{text(grave)} {text(facts.URGENCY[grave].split(":")[0])}</span>',
+        f'<h3 id="{mark}">{text(incident["title"], 300)}</h3><p class="quiet">{when}</p>',
+        _figure(picture),
+        _suggestions(incident.get("suggestions", [])),
+        _hypotheses(incident.get("hypotheses", [])),
+        _evidence(incident.get("findings", [])),
+        f"<h4>Look yourself</h4><pre>{text(facts.evidence_query(run, incident))}</pre>",
+        f'<p class="quiet">Incident {text(incident["id"], 60)}{_confidence(incident)}</p></article>',
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _figure(picture: Picture | None) -> str:
+    if picture is None:
+        return ""
+    narrow, wide = f'<div class="narrow">{picture.narrow}</div>', f'<div class="wide">{picture.wide}</div>'
+    return f"<figure>{narrow}{wide}</figure>"
+
+
+def _suggestions(offered: Sequence[SuggestionDoc]) -> str:
+    if not offered:
+        return ""
+    return f"<h4>What to do</h4><ol>{''.join(_suggestion(one) for one in offered)}</ol>"
+
+
+def _suggestion(one: SuggestionDoc) -> str:
+    undo = "can be undone" if one.get("reversible") else "cannot be undone"
+    lines = [f"<b>{text(one.get('do', ''), 300)}</b> {text(one.get('why', ''), 400)}"]
+    lines.append(f'<span class="quiet">Cost: {text(one.get("cost") or "unknown", 120)}; {undo}.</span>')
+    if one.get("evidence"):
+        lines.append(f'<span class="quiet">For: {text("; ".join(map(str, one["evidence"])), 400)}</span>')
+    against = "; ".join(map(str, one.get("counter_evidence", []))) or "nothing known"
+    lines.append(f'<span class="quiet">Against: {text(against, 400)}</span>')
+    return f"<li>{'<br>'.join(lines)}</li>"
+
+
+def _hypotheses(ranked: Sequence[HypothesisDoc]) -> str:
+    rows = [
+        [
+            text(each.get("title") or each.get("pattern", ""), 120),
+            number(each.get("score", 0.0), 2),
+            *(_joined(said) for said in (each.get("matched"), each.get("contradicted"), each.get("missing"))),
+        ]
+        for each in ranked[:5]
+    ]
+    if not rows:
+        return ""
+    head = ["Pattern", "Score", "Speaks for it", "Against it", "Not logged"]
+    return "<h4>What it may be</h4>" + table(head, rows, "Hypotheses", numbers=(1,))
+
+
+def _joined(said: Sequence[object] | None) -> str:
+    return text("; ".join(map(str, said or [])) or "none", 300)
+
+
+def _evidence(findings: Sequence[FindingDoc]) -> str:
+    rows = [
+        [
+            text(f["metric"], 120),
+            text(facts.movement(f)),
+            step(f["onset_step"]),
+            step(f["detected_step"]),
+            text(f.get("detector", ""), 40),
+            _numbers(f),
+        ]
+        for f in findings[:MOST_FINDINGS]
+    ]
+    if not rows:
+        return ""
+    left = len(findings) - len(rows)
+    more = f'<p class="quiet">and {left} more findings</p>' if left > 0 else ""
+    head = ["Metric", "What moved", "Began", "Seen", "Detector", "Numbers"]
+    return "<h4>Evidence</h4>" + table(head, rows, "Evidence", numbers=(2, 3)) + more
+
+
+def _numbers(finding: FindingDoc) -> str:
+    every = sorted(finding.get("evidence", {}).items())
+    known = [(key, value) for key, value in every if key not in _HIDDEN and not isinstance(value, dict | list)]
+    return ", ".join(f"{text(key, 40)} {text(value, 40)}" for key, value in known[:8])
+
+
+def _confidence(incident: IncidentDoc) -> str:
+    value = incident.get("confidence")
+    return f"; confidence {number(value, 2)}" if value is not None else ""
