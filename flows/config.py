@@ -1,4 +1,4 @@
-"""watchkeeper.toml: what to watch, how often, whom to tell. Everything wrong with it is told at once, file and key first.
+"""watchkeeper.toml: what to watch, how often, whom to tell. All that is wrong with it is told at once, file and key first.
 
 Secrets are never written into the file: a value `env:NAME` or `file:/path` says where one is.
 """
@@ -21,7 +21,9 @@ from flows.errors import BadConfig
 FILE = "watchkeeper.toml"
 SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
 # an address of these is no secret by itself; that of any other service is
-PLAIN_SCHEMES = frozenset("folder json jsons xml xmls form forms mailto mailtos smtp smtps http https syslog".split())
+PLAIN_SCHEMES = frozenset(
+    ("folder", "json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mailtos", "smtp", "smtps", "http", "https")
+)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 _TELLING = re.compile(r"token|key|secret|pass|sig|auth", re.IGNORECASE)
@@ -164,7 +166,7 @@ class Config(_Section):
 
 
 def find_config(given: str | Path | None = None) -> Path:
-    """The file to use: as given, else $WATCHKEEPER_CONFIG, else ./watchkeeper.toml. Raises BadConfig if it is not there."""
+    """The file: as given, else $WATCHKEEPER_CONFIG, else ./watchkeeper.toml. Raises BadConfig if it is not there."""
     path = Path(given or os.environ.get("WATCHKEEPER_CONFIG") or FILE).expanduser()
     if not path.is_file():
         raise BadConfig(f"{path}: there is no such configuration; `watchkeeper init RUN...` writes one")
@@ -217,8 +219,11 @@ def _said(item: Any) -> str:
 
 def _keys(location: tuple[int | str, ...]) -> list[str]:
     sections: dict[str, type[BaseModel]] = {
-        "store": StoreSection, "run": RunSection, "watch": WatchSection, "channel": ChannelSection, "roles": RoleSection,
-    }  # fmt: skip
+        "store": StoreSection,
+        "run": RunSection,
+        "watch": WatchSection,
+        "channel": ChannelSection,
+    }
     names = [part for part in location if isinstance(part, str)]
     model = Config if not names else RoleSection if "roles" in names else sections[names[0]]
     return [name for name in model.model_fields if name != "path"]

@@ -17,14 +17,14 @@ class Call(Protocol):
     def __call__(self, name: str, work: Callable[[], T]) -> T: ...
 
 
-def plainly(name: str, work: Callable[[], T]) -> T:  # noqa: ARG001  # the name is for those that show it
+def plainly(name: str, work: Callable[[], T]) -> T:  # the name is for those that show it
     """The call without Prefect."""
     return work()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One stage of one owner (`run NAME`, `channel NAME`, `store`, `heartbeat`): its value, or the error it ended with."""
+    """One stage of one owner (`run NAME`, `channel NAME`, `store` ...): its value, or the error it ended with."""
 
     owner: str
     stage: str
@@ -132,7 +132,7 @@ class Report:
         """One line."""
         rows = self.rows()
         parts = [f"{sum(row['state'] == 'watched' for row in rows)} of {len(rows)} runs watched"]
-        parts += [f"{len(self.changes)} changes of incidents"] if self.changes else []
+        parts += [f"{len(self.changes)} change{'s' * (len(self.changes) > 1)} of incidents"] if self.changes else []
         for state in ("failed", "skipped"):
             if names := [row["run"] for row in rows if row["state"] == state]:
                 parts.append(f"{state}: {', '.join(names)}")

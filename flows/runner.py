@@ -6,7 +6,7 @@ It runs as a child of `watchkeeper serve`, which sets PREFECT_API_URL and starts
 import hashlib
 import socket
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from flows.telemetry import off
@@ -23,12 +23,13 @@ from prefect.client.schemas.filters import (  # noqa: E402
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy, StateType  # noqa: E402
-from prefect.deployments.runner import EntrypointType  # noqa: E402
 from prefect.schedules import Cron, Interval, Schedule  # noqa: E402
 from prefect.states import Crashed  # noqa: E402
+from prefect.types.entrypoint import EntrypointType  # noqa: E402
 
 from flows.config import Config, load_config  # noqa: E402
 from flows.watch import watch  # noqa: E402
+from flows.wiring import utc_now  # noqa: E402
 
 ALIVE = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 
@@ -52,11 +53,11 @@ def release(name: str) -> None:
     Only one `serve` works on a store, so whatever is said to be running belongs to a process that is gone.
     """
     with get_client(sync_client=True) as client:
-        which = {"deployment_filter": DeploymentFilter(name=DeploymentFilterName(any_=[name]))}
+        which = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
         state = FlowRunFilterState(type=FlowRunFilterStateType(any_=list(ALIVE)))
-        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter(state=state), **which):
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter(state=state), deployment_filter=which):
             client.set_flow_run_state(run.id, Crashed(message="its process was killed"), force=True)
-        for deployment in client.read_deployments(**which):
+        for deployment in client.read_deployments(deployment_filter=which):
             limit: Any = deployment.global_concurrency_limit
             if limit is not None and limit.active_slots:
                 client.update_global_concurrency_limit(limit.name, GlobalConcurrencyLimitUpdate(active_slots=0))
@@ -69,7 +70,7 @@ def main() -> None:
     release(name)
     watch.serve(
         name=name,
-        schedule=schedule_of(config, datetime.now(UTC)),
+        schedule=schedule_of(config, utc_now()),
         parameters={"config": str(config.path)},
         global_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
         entrypoint_type=EntrypointType.MODULE_PATH,

@@ -34,8 +34,9 @@ def configured_api() -> str | None:
     home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     profiles = _toml(Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml"))
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
-    url = profiles.get("profiles", {}).get(active, {}).get("PREFECT_API_URL") if active else None
-    return url or _toml(Path("prefect.toml")).get("api", {}).get("url")
+    known = profiles.get("profiles", {}).get(active, {}) if active else {}
+    found = known.get("PREFECT_API_URL") or _toml(Path("prefect.toml")).get("api", {}).get("url")
+    return str(found) if found else None
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -85,7 +86,7 @@ class Server:
             "PREFECT_SERVER_API_PORT": str(self.port),
             "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
             "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(KEEP_DAYS * 86400),
-            "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": str(KEEP_DAYS * 86400),
+            "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": f"P{KEEP_DAYS}D",
         }
 
     def start(self) -> None:
@@ -144,13 +145,20 @@ def end(process: subprocess.Popen[bytes], seconds: float = STOP_SECONDS) -> None
     """SIGTERM, then SIGKILL to whatever is left of its session."""
     with suppress(ProcessLookupError):
         process.terminate()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        pass
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def running(home: Path) -> str | None:
+    """The API of a server that runs on this home already, such as that of `watchkeeper serve`."""
+    try:
+        api = f"http://127.0.0.1:{int((home / 'port').read_text())}/api"
+    except (OSError, ValueError):
+        return None
+    return api if is_healthy(api) else None
 
 
 def new_server(home: Path) -> Server:

@@ -15,8 +15,9 @@ off()
 from prefect import flow, get_run_logger, task  # noqa: E402
 from prefect.artifacts import create_markdown_artifact, create_table_artifact  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
+from prefect.client.schemas.objects import State  # noqa: E402
 from prefect.events import emit_event  # noqa: E402
-from prefect.states import Completed, Failed, State  # noqa: E402
+from prefect.states import Completed, Failed  # noqa: E402
 from prefect.tasks import exponential_backoff  # noqa: E402
 
 from flows.config import load_config  # noqa: E402
@@ -33,7 +34,6 @@ T = TypeVar("T")
     cache_policy=NO_CACHE,
 )
 def stage(work: Callable[[], T]) -> T:
-    """One stage of one run."""
     return work()
 
 

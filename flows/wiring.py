@@ -24,17 +24,24 @@ from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
 from flows.sources.roles import role_of
 from flows.stages import selfcheck
+from flows.stages.ailing import ailing_channels
 from flows.stages.announce import announcer
-from flows.stages.judge import Announce, judge
+from flows.stages.judge import judge
 from flows.stages.notify import notify
-from flows.stages.outbox import RunOutbox, ailing_channels
+from flows.stages.publish import chart_of, folder_name, publish
 from flows.stages.pull import pull
 from flows.stages.runstate import RunState
 from flows.store import Lease, Store, open_store
 
 LEASE_SECONDS = 900.0
+PUBLISH_SECONDS = 600.0
 # a run whose last line was older than this when it was first pulled is a finished log: its silence is no stall
 FINISHED_SECONDS = 3600.0
+
+
+def utc_now() -> datetime:
+    """The clock, for those that need a date."""
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -120,8 +127,11 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
                 judged = house.report.attempt(owner, "judge", partial(_judge, house, store, name), house.call)
                 house.report.changes += judged.transitions if judged is not None else ()
                 lease.renew()
-            send = partial(notify, RunOutbox(store, name), house.channels, partial(_utc, house.clock))
+            send = partial(notify, store, house.channels, house.clock, chart_of(store), name)
             house.report.attempt(owner, "notify", send, house.call)
+            if house.config.watch.out is not None:
+                lease.renew()
+                house.report.attempt(owner, "publish", partial(_publish, house, store, name), house.call)
 
     house.report.attempt(owner, "lease", chain)
 
@@ -169,8 +179,13 @@ def is_live(store: Store, name: str) -> bool:
     return float(heard["at"]) >= created.replace(tzinfo=UTC).timestamp() - FINISHED_SECONDS
 
 
-def _utc(clock: Callable[[], float]) -> datetime:
-    return datetime.fromtimestamp(clock(), UTC).replace(tzinfo=None)
+def _publish(house: _House, store: Store, name: str) -> None:
+    """Render the page when an incident has changed, else now and then: charts cost more than judging does."""
+    assert house.config.watch.out is not None
+    page = house.config.watch.out / folder_name(name) / "index.html"
+    changed = any(change.incident.run == name for change in house.report.changes)
+    if changed or not page.exists() or house.clock() - page.stat().st_mtime >= PUBLISH_SECONDS:
+        publish(store, name, house.config.watch.out)
 
 
 def _ask_channels(house: _House, store: Store) -> None:

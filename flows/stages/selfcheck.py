@@ -63,14 +63,15 @@ def observe(
     """
     found = {trouble.key: trouble for trouble in troubles}
     owners = set(looked_at)
-    ongoing, over = {}, dict(memory.over)
+    ongoing: dict[str, Ongoing] = {}
+    over = dict(memory.over)
     for key, old in memory.ongoing.items():
         if key in found or owner(key) not in owners:
             ongoing[key] = old
         elif old.told_at is not None:
             over[key] = old
     for key, trouble in found.items():
-        old = over.pop(key, None) or ongoing.get(key) or Ongoing(trouble.text, now, 0)
+        old = (over.pop(key) if key in over else None) or ongoing.get(key) or Ongoing(trouble.text, now, 0)
         ongoing[key] = replace(old, text=trouble.text, passes=old.passes + 1)
     notices = [Notice(key, "recovered", old.text, old.since, old.passes) for key, old in over.items()]
     for key, each in ongoing.items():

@@ -13,7 +13,7 @@ import typer
 
 from flows.config import Config, load_config
 from flows.errors import BadConfig, WatchkeeperError
-from flows.serving import Server, StartFailed, configured_api, home_beside, new_server
+from flows.serving import Server, StartFailed, configured_api, home_beside, new_server, running
 from flows.telemetry import off
 
 ConfigOption = Annotated[
@@ -54,7 +54,7 @@ def watch(
         )
     off()
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
-    server = new_server(home_beside(loaded.store.url)) if configured_api() is None else None
+    server = _own_server(home_beside(loaded.store.url)) if configured_api() is None else None
     previous = signal.signal(signal.SIGTERM, stop)
     status = DONE
     try:
@@ -71,6 +71,15 @@ def watch(
             server.stop()
         signal.signal(signal.SIGTERM, previous)
     raise typer.Exit(status)
+
+
+def _own_server(home: Path) -> Server | None:
+    """A server to start; None where one runs on this home already, which is then used."""
+    api = running(home)
+    if api is None:
+        return new_server(home)
+    os.environ.update({"PREFECT_API_URL": api, "PREFECT_HOME": str(home)})
+    return None
 
 
 def _loop(config: Config, server: Server | None) -> None:
@@ -107,7 +116,7 @@ def _flow_run(config: Config) -> dict[str, Any]:
 
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).addFilter(_no_crash_when_stopped)
-    state = flow(str(config.path), return_state=True)
+    state: Any = flow(str(config.path), return_state=True)
     result = state.result(raise_on_failure=False)
     if isinstance(result, BaseException):
         raise result
