@@ -1,4 +1,4 @@
-"""watchkeeper.toml: what to watch, how often, whom to tell. All that is wrong with it is told at once, file and key first.
+"""watchkeeper.toml: what to watch, how often, whom to tell. All that is wrong is told at once, file and key first.
 
 Secrets are never written into the file: a value `env:NAME` or `file:/path` says where one is.
 """
@@ -26,6 +26,8 @@ PLAIN_SCHEMES = frozenset(
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+# set by us, not by the file
+_OURS = frozenset({"path", "written"})
 _TELLING = re.compile(r"token|key|secret|pass|sig|auth", re.IGNORECASE)
 
 
@@ -77,6 +79,13 @@ Address = Annotated[SecretStr, BeforeValidator(_address)]
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _not_ours(cls, given: Any) -> Any:
+        if isinstance(given, dict) and (ours := _OURS & given.keys()):
+            raise ValueError(f"no such key: {', '.join(sorted(ours))}")
+        return given
+
 
 class StoreSection(_Section):
     """Where watchkeeper keeps what it knows."""
@@ -100,11 +109,12 @@ class RunSection(_Section):
     name: str | None = Field(default=None, min_length=1)
     step_key: str | None = None
     roles: dict[str, RoleSection] = {}
+    written: str = Field(default="", exclude=True)
 
     @property
     def label(self) -> str:
-        """What to call it before its source was opened."""
-        return self.name or self.source
+        """What to call it before its source was opened: its name, or the source as it stands in the file."""
+        return self.name or self.written or self.source
 
 
 class WatchSection(_Section):
@@ -182,16 +192,14 @@ def load_config(given: str | Path | None = None) -> Config:
         raise BadConfig(f"{path}: this is no TOML: {error}") from None
     except OSError as error:
         raise BadConfig(f"{path}: cannot be read: {error.strerror}") from None
-    if "path" in raw:
-        raise BadConfig(f"{path}: path: no such key; a run's file is `source` in [[run]]")
     if store := os.environ.get("WATCHKEEPER_STORE"):
         raw = {**raw, "store": {**_table(raw.get("store")), "url": str(Path(store).absolute())}}
     try:
-        config = Config.model_validate({**raw, "path": path})
+        config = Config.model_validate(raw)
     except ValidationError as error:
         lines = [f"{path}: {_where(item['loc'])}{_said(item)}" for item in error.errors(include_url=False)]
         raise BadConfig("\n".join(lines)) from None
-    return _absolute(config, path.parent)
+    return _absolute(config, path)
 
 
 def _table(value: object) -> Mapping[str, Any]:
@@ -226,12 +234,15 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
     }
     names = [part for part in location if isinstance(part, str)]
     model = Config if not names else RoleSection if "roles" in names else sections[names[0]]
-    return [name for name in model.model_fields if name != "path"]
+    return [name for name in model.model_fields if name not in _OURS]
 
 
-def _absolute(config: Config, folder: Path) -> Config:
+def _absolute(config: Config, path: Path) -> Config:
     """Relative paths are relative to the file."""
-    runs = tuple(run.model_copy(update={"source": _from(folder, run.source)}) for run in config.run)
+    folder = path.parent
+    runs = tuple(
+        run.model_copy(update={"source": _from(folder, run.source), "written": run.source}) for run in config.run
+    )
     channels = tuple(
         each.model_copy(update={"url": SecretStr(f"folder:{_from(folder, url[7:].removeprefix('//'))}")})
         if (url := each.url.get_secret_value()).startswith("folder:")
@@ -241,6 +252,7 @@ def _absolute(config: Config, folder: Path) -> Config:
     out = None if config.watch.out is None else Path(_from(folder, str(config.watch.out)))
     return config.model_copy(
         update={
+            "path": path,
             "store": StoreSection(url=_from(folder, config.store.url)),
             "run": runs,
             "channel": channels,

@@ -3,9 +3,11 @@
 It runs as a child of `watchkeeper serve`, which sets PREFECT_API_URL and starts it again should it end.
 """
 
+import asyncio
 import hashlib
 import socket
 import sys
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +25,8 @@ from prefect.client.schemas.filters import (  # noqa: E402
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy, StateType  # noqa: E402
+from prefect.exceptions import TerminationSignal  # noqa: E402
+from prefect.runner import Runner  # noqa: E402
 from prefect.schedules import Cron, Interval, Schedule  # noqa: E402
 from prefect.states import Crashed  # noqa: E402
 from prefect.types.entrypoint import EntrypointType  # noqa: E402
@@ -68,14 +72,18 @@ def main() -> None:
     config = load_config(sys.argv[1])
     name = deployment_name(config)
     release(name)
-    watch.serve(
+    # by default a pass is prepared 10 s ahead, and dropped if the last one still runs by then
+    runner = Runner(name=name, prefetch_seconds=1)
+    runner.add_flow(
+        watch,
         name=name,
         schedule=schedule_of(config, utc_now()),
         parameters={"config": str(config.path)},
-        global_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
+        concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
         entrypoint_type=EntrypointType.MODULE_PATH,
-        print_starting_message=False,
     )
+    with suppress(KeyboardInterrupt, TerminationSignal):
+        asyncio.run(runner.start())
 
 
 if __name__ == "__main__":

@@ -122,10 +122,8 @@ class StartFailed(TransientError):
     """Our own Prefect server did not come up."""
 
 
-def spawn(
-    command: list[str], environment: Mapping[str, str], output: IO[bytes] | None = None
-) -> subprocess.Popen[bytes]:
-    """A child in a session of its own (Ctrl-C is for us to pass on) that gets SIGTERM should we be killed."""
+def spawn(command: list[str], environment: Mapping[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A child in a session of its own (Ctrl-C is for us to pass on) that is killed should we be killed."""
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -138,7 +136,8 @@ def spawn(
 
 
 def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    # PR_SET_PDEATHSIG; not SIGTERM: a runner that winds down would go on taking passes from the next one
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def end(process: subprocess.Popen[bytes], seconds: float = STOP_SECONDS) -> None:

@@ -34,8 +34,9 @@ def serve(config: ConfigOption = None) -> None:
 def supervise(config: Config) -> None:
     """Keep server and runner alive until Stop; end both whatever happens."""
     off()
+    home = home_beside(config.store.url)
     api = configured_api()
-    server = new_server(home_beside(config.store.url)) if api is None else None
+    server = new_server(home) if api is None else None
     runner: Popen[bytes] | None = None
     pause, started = FIRST_PAUSE_SECONDS, 0.0
     try:
@@ -46,11 +47,11 @@ def supervise(config: Config) -> None:
                 _start(server)
             if runner is None or runner.poll() is not None:
                 if runner is not None:
-                    say(f"the runner ended with status {runner.returncode}; it is started again in {pause:.0f} s")
+                    say(f"the runner ended (status {runner.returncode}, see {home}/runner.log); again in {pause:.0f} s")
                     time.sleep(pause)
                     steady = time.monotonic() - started > STEADY_SECONDS
                     pause = FIRST_PAUSE_SECONDS if steady else min(2 * pause, LONGEST_PAUSE_SECONDS)
-                runner, started = spawn(_command(config), _environment(server, config)), time.monotonic()
+                runner, started = _runner(config, server), time.monotonic()
             time.sleep(0.5)
     except Stop as asked:
         say(f"{asked}: stopping")
@@ -71,8 +72,11 @@ def _start(server: Server) -> None:
     say(f"the Prefect server {'is up again' if again else 'is up'}: {server.api.removesuffix('/api')}")
 
 
-def _command(config: Config) -> list[str]:
-    return [sys.executable, "-m", "flows.runner", str(config.path)]
+def _runner(config: Config, server: Server | None) -> Popen[bytes]:
+    home = home_beside(config.store.url)
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "runner.log").open("wb") as log:
+        return spawn([sys.executable, "-m", "flows.runner", str(config.path)], _environment(server, config), log)
 
 
 def _environment(server: Server | None, config: Config) -> dict[str, str]:
