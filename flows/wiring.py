@@ -55,13 +55,13 @@ class _House:
     report: Report
 
 
-def open_configured_store(config: Config) -> Store:
+def open_configured_store(config: Config, clock: Callable[[], float] = time.time) -> Store:
     """The store of the configuration. Raises BadConfig for one that would be gone after the pass."""
     if config.store.url == ":memory:":
         raise BadConfig(
             f"{config.path}: store.url: a watch needs a file to remember; write store.url = 'watchkeeper.duckdb'"
         )
-    return open_store(config.store.url, clock=time.time)
+    return open_store(config.store.url, clock=clock)
 
 
 def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float] = time.time) -> Report:
@@ -77,7 +77,7 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
         is not None
     }
     house = _House(config, channels, clock, call, report)
-    store = report.attempt("store", "open", partial(open_configured_store, config), call)
+    store = report.attempt("store", "open", partial(open_configured_store, config, clock), call)
     if store is not None:
         for run in config.run:
             _watch_entry(house, store, run)

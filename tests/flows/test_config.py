@@ -116,7 +116,7 @@ def test_names_are_unique(tmp_path: Path) -> None:
 
 def test_no_toml_and_no_file_are_one_line(tmp_path: Path) -> None:
     assert problems(tmp_path, "[[run]\n")[0].startswith("this is no TOML: ")
-    with pytest.raises(BadConfig, match="there is no such configuration; `watchkeeper init RUN...` writes one"):
+    with pytest.raises(BadConfig, match="there is no such configuration; `watchkeeper init"):
         find_config(tmp_path / "none.toml")
 
 
@@ -134,7 +134,7 @@ def test_roles_of_a_run_come_before_those_for_all(tmp_path: Path) -> None:
     config = load_config(
         write(
             tmp_path,
-            '[roles."x"]\nrole = "loss"\n[roles."y"]\nrole = "mfu"\n[[run]]\nsource = "a"\nroles.x.role = "eval_loss"\n',
+            '[roles."x"]\nrole = "loss"\n[roles."y"]\nrole = "mfu"\n[[run]]\nsource="a"\nroles.x.role = "eval_loss"\n',
         )
     )
     assert config.roles_of(config.run[0]) == {"x": {"role": "eval_loss"}, "y": {"role": "mfu"}}
