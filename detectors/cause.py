@@ -2,8 +2,9 @@
 
 A pattern lists signs (a role that moves in a certain way), roles that must stay flat, and event kinds. Its score is a
 sum of log-odds: a matched sign +1, a role that had to stay flat and did +0.5, one that moved -1.5, a sign that moved
-the other way -1.5, a near event that would explain it away -1.5, a missing metric 0 (it is listed, because it would
-discriminate). A required sign or a gate event that is absent takes the pattern out of the running.
+the other way -1.5, a near event that would explain it away -1.5, a role that moved and that the pattern says nothing
+about -0.5, a missing metric 0 (it is listed, because it would discriminate). A required sign or a gate event that is
+absent takes the pattern out of the running, and signs of less than full weight do not bring it in.
 
 Fooled by: metrics that move after the moment of judging (the ranking is of what is known so far), and roles that are
 logged too coarsely to have moved yet (they count as flat). Weights are those of a hand-made table, not fitted.
@@ -20,6 +21,7 @@ from detectors.finding import Finding
 MATCH = 1.0
 FLAT = 0.5
 CONTRADICTED = -1.5
+UNACCOUNTED = -0.5
 
 
 @dataclass(frozen=True)
@@ -167,8 +169,19 @@ def rank(
     `roles` are those with at least one sample in the run, `events` the kinds of events near the onset.
     """
     present = {finding.role for finding in findings} | set(roles)
-    scored = (_score(pattern, findings, present, set(events)) for pattern in patterns)
+    moves = _distinct(findings, patterns)
+    scored = (_score(pattern, moves, present, set(events)) for pattern in patterns)
     return sorted((item for item in scored if item), key=lambda item: (-item.score, item.pattern))
+
+
+def _distinct(findings: Sequence[Finding], patterns: Sequence[Pattern]) -> list[Finding]:
+    """One finding of each sort that signs can tell apart: an incident may hold thousands of alike."""
+    keys = sorted({key for pattern in patterns for sign in pattern.signs for key in sign.evidence or ()})
+    sorts: dict[tuple[Any, ...], Finding] = {}
+    for item in findings:
+        evidence = tuple(str(item.evidence.get(key)) for key in keys)
+        sorts.setdefault((item.role, item.kind, item.direction, item.detector, item.severity, evidence), item)
+    return list(sorts.values())
 
 
 def confidence(ranked: Sequence[Hypothesis]) -> float:
@@ -206,16 +219,7 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
     tally = _Tally(pattern.prior, [], [], [])
     if gates:
         tally.add(MATCH, f"event {' and '.join(gates)}")
-    for sign in pattern.signs:
-        if any(matches(sign, finding) for finding in findings):
-            tally.add(sign.weight, sign.label())
-        elif any(_about(sign, finding) for finding in findings):
-            tally.add(CONTRADICTED, f"{sign.label()}: moved the other way")
-        elif sign.roles and not present & set(sign.roles):
-            tally.lacks(*sign.roles)
-    for sign in pattern.against:
-        if any(matches(sign, finding) for finding in findings):
-            tally.add(CONTRADICTED, sign.label())
+    _weigh_signs(pattern, findings, present, tally)
     moved = {finding.role for finding in findings}
     for role in pattern.flat:
         if role in moved:
@@ -224,6 +228,7 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
             tally.add(FLAT, f"{role} flat")
         else:
             tally.lacks(role)
+    _weigh_the_rest(pattern, findings, tally)
     explained = set(pattern.explained_by) & events if pattern.severity else set()
     for kind in sorted(explained - set(pattern.gate)):
         tally.add(CONTRADICTED, f"event {kind} explains it")
@@ -231,8 +236,45 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: set[str], eve
     return Hypothesis(pattern.name, round(tally.score, 3), *words, pattern.title, pattern.checks)
 
 
+def _weigh_signs(pattern: Pattern, findings: Sequence[Finding], present: set[str], tally: _Tally) -> None:
+    for sign in pattern.signs:
+        if _shown(sign, findings):
+            tally.add(sign.weight, sign.label())
+        elif any(_about(sign, finding) for finding in findings):
+            tally.add(CONTRADICTED, f"{sign.label()}: moved the other way")
+        elif sign.roles and not present & set(sign.roles):
+            tally.lacks(*sign.roles)
+    for sign in pattern.against:
+        if _shown(sign, findings):
+            tally.add(CONTRADICTED, sign.label())
+
+
+def _weigh_the_rest(pattern: Pattern, findings: Sequence[Finding], tally: _Tally) -> None:
+    """What moved and is not spoken of counts against a pattern, most of all what is gravest; annotations do not."""
+    if any(not sign.roles for sign in pattern.signs):
+        return
+    gravest = max(finding.severity for finding in findings)
+    loud = {finding.role for finding in findings if finding.severity >= min(gravest, 1)}
+    grave = {finding.role for finding in findings if finding.severity == gravest}
+    for role in sorted(loud - _accounted(pattern)):
+        weight = CONTRADICTED if role in grave else UNACCOUNTED
+        tally.add(weight, f"{role} moved, which it does not account for")
+
+
+def _accounted(pattern: Pattern) -> set[str]:
+    """Roles that the pattern speaks of."""
+    spoken = {role for sign in (*pattern.signs, *pattern.against) for role in sign.roles}
+    return spoken | set(pattern.flat) | {"other"}
+
+
 def _required_signs(pattern: Pattern, findings: Sequence[Finding]) -> bool:
-    """Every required sign is there; of a pattern without required signs at least one sign."""
+    """Every required sign is there; without required signs one of full weight (of an expected pattern any one)."""
     required = [sign for sign in pattern.signs if sign.required]
-    shown = [sign for sign in pattern.signs if any(matches(sign, finding) for finding in findings)]
-    return all(sign in shown for sign in required) if required else bool(shown)
+    if required:
+        return all(_shown(sign, findings) for sign in required)
+    enough = (sign for sign in pattern.signs if sign.weight >= MATCH or not pattern.severity)
+    return any(_shown(sign, findings) for sign in enough)
+
+
+def _shown(sign: Sign, findings: Sequence[Finding]) -> bool:
+    return any(matches(sign, finding) for finding in findings)

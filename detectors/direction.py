@@ -1,12 +1,15 @@
 """Slow direction: gradient norm, parameter norm, router entropy, token drops.
 
 Sees: a monotone drift of the logarithm over the last 20 to 100 block medians, blocks of at least five autocorrelation
-times: Mann-Kendall on the blocks (p < 1e-3 in two evaluations in a row) and a Theil-Sen slope that amounts to 10 % over
-the window and 10 % per 10,000 steps; then statsmodels OLS with Newey-West errors for the interval that is reported. The level
-does not matter: 0.28 -> 0.59 over 42,000 steps alarms, a steady 1.9 does not (marin#9149). S1: a direction asks for attribution.
-Silent: before 20 blocks; in the direction that is healthy for the role; while the window still holds the start of the run.
+times: Mann-Kendall on the blocks (p < 1e-3 in two evaluations in a row) and a Theil-Sen slope that amounts to 10 %
+over the window and 10 % per 10,000 steps; then statsmodels OLS with Newey-West errors for the interval that is
+reported. The level does not matter: 0.28 -> 0.59 over 42,000 steps alarms, a steady 1.9 does not (marin#9149). S1: a
+direction asks for attribution.
+Silent: before 20 blocks; in the direction that is healthy for the role; while the window still holds the start of the
+run.
 Fooled by: learning-rate decay (the norm of decayed weights may rise as the rate falls), batch or sequence changes.
-False alarms: see docs/detectors.md. Block Mann-Kendall holds its level up to AR(1) 0.95, unlike raw or pre-whitened variants.
+False alarms: see docs/detectors.md. Block Mann-Kendall holds its level up to AR(1) 0.95, unlike raw or pre-whitened
+variants.
 Units: log per 10,000 steps.
 """
 
@@ -16,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("direction", 1)
 KEPT = 512  # fine blocks (16 samples) and coarse ones (256 samples) that are remembered
@@ -165,10 +168,9 @@ def newey_west(step: Array, value: Array) -> tuple[float, float]:
 
 
 def _onset(step: Array, value: Array, slope: float) -> float:
-    """Where the rise begins: the kink of the best two-piece line (flat or falling first), by ruptures on the first differences."""
+    """Where it begins: the kink of the best two-piece line (ruptures), if the piece before is flat or goes the other way."""
     import ruptures
 
-    n = len(value)
     kinks = ruptures.Dynp(model="clinear", min_size=4, jump=1).fit(value.reshape(-1, 1)).predict(n_bkps=1)
     before = theil_sen(step[: kinks[0]], value[: kinks[0]]) if kinks[0] >= 4 else slope
     return float(step[kinks[0] - 1] if abs(before) < abs(slope) / 2 or before * slope < 0 else step[0])

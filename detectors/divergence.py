@@ -1,8 +1,9 @@
 """Catastrophe in the loss: at least twice its best, and staying there.
 
-Sees: two samples in a row at or above twice the best level so far (the lowest median of three, so that one lucky sample
-sets no record). It needs no noise model and runs from the second sample on, hence it covers the first minutes of a
-run, resets of the weights, and explosions. S3; S4 when 25 samples later it is still there and not falling.
+Sees: two samples in a row at or above twice the best level so far (the lowest block median, at first the lowest
+median of three, so that one lucky sample sets no record). It needs no noise model and runs from the second sample on,
+hence it covers the first minutes of a run, resets of the weights, and explosions. S3; S4 when 25 samples later it is
+still there and not falling.
 Silent: where the loss is not positive, where the rise is under 2 % of the first loss (a loss near zero doubles by
 noise), and where it is within four times the scatter of the sixteen samples before.
 Fooled by: a task whose loss is reset on purpose (a curriculum): declare the event.
@@ -14,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
-from detectors.noise import BLOCK, NORMAL_MAD
+from detectors.noise import BLOCK, NORMAL_MAD, block_medians
 from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("divergence", 1)
 FACTOR = 2.0
@@ -34,14 +35,11 @@ def carry(state: State, step: float) -> State:
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `divergence` at S3 and S4, and the recovery."""
     new = chunk.value[chunk.offset :]
-    behind = list(state.get("best", [math.inf, math.inf]))  # best two and one samples before the chunk
-    best = np.concatenate([behind, np.minimum(_middle(chunk.value, chunk.offset), behind[1])])
-    best[2:] = np.minimum.accumulate(best[2:])
+    bars, best = _bars(chunk, state.get("best", math.inf))
     first = next((float(v) for v in new if np.isfinite(v)), None) if state.get("start") is None else state["start"]
-    now: dict[str, Any] = {**state, "start": first, "best": best[-2:].tolist()}
-    # a sample is held against the best before its neighbour, so that a pair cannot lower its own bar
+    now: dict[str, Any] = {**state, "start": first, "best": best}
     with np.errstate(invalid="ignore"):
-        high = new >= FACTOR * best[:-2]
+        high = new >= FACTOR * bars
     if now.get("episode") is None and not high.any():
         return [], now
     said: list[Said] = []
@@ -49,19 +47,36 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
         if now.get("episode") is not None:
             said += _continues(chunk, index, float(new[k]), now)
         elif high[k]:
-            said += _opens(chunk, index, float(best[k]), now)
+            said += _opens(chunk, index, float(bars[k]), now)
     return said, now
 
 
-def _middle(values: Array, offset: int) -> Array:
-    """Median of each new sample and the two before it; the larger of the first two. Non-finite counts as high."""
-    finite = np.where(np.isfinite(values[max(offset - 2, 0) :]), values[max(offset - 2, 0) :], np.inf)
-    missing = 2 - min(offset, 2)
-    padded = np.concatenate([np.full(missing, -np.inf), finite])
-    middle: Array = np.median(np.lib.stride_tricks.sliding_window_view(padded, 3), axis=1)
-    if missing:
-        middle[0] = finite[0]
-        middle[1:2] = finite[:2].max()
+def _bars(chunk: Chunk, best: float) -> tuple[Array, float]:
+    """The best level that each new sample is held against, and the best at the end of the last whole block.
+
+    Levels are block medians (a lucky sample sets no record); in the first two blocks medians of three, up to two samples
+    back, so that a pair cannot lower its own bar.
+    """
+    rows = -(-len(chunk.indices) // BLOCK)
+    medians = block_medians(chunk.value[chunk.offset :])
+    known = np.where(np.isfinite(medians), medians, np.inf)
+    levels = np.minimum.accumulate(np.concatenate([[best], known]))
+    bars = np.repeat(levels[:rows], BLOCK)[: len(chunk.indices)]
+    if chunk.start == 0:
+        middle = _middle(chunk.value[: 2 * BLOCK])
+        young = np.concatenate([[np.inf, np.inf], np.minimum.accumulate(middle)])[: min(2 * BLOCK, len(bars))]
+        bars[: len(young)] = young
+    return bars, float(levels[-1])
+
+
+def _middle(values: Array) -> Array:
+    """Median of each sample and the two before it; the larger of the first two. Non-finite counts as high."""
+    finite = np.where(np.isfinite(values), values, np.inf)
+    middle: Array = np.median(
+        np.lib.stride_tricks.sliding_window_view(np.concatenate([[-np.inf] * 2, finite]), 3), axis=1
+    )
+    middle[0] = finite[0]
+    middle[1:2] = finite[:2].max()
     return middle
 
 

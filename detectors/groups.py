@@ -1,8 +1,9 @@
 """One parameter group among many: its norm runs away while its peers are calm.
 
-Sees: over the last 20 block medians (16 samples each) a leaf whose log slope is five robust standard deviations from the
-median slope of its peers, and whose norm changed by at least 10 % more than theirs without slowing down, twice in a row. S2: the total hides
-it, since constant groups dominate the sum (marin#8818; pattern P23). Leaves are never alarmed one by one.
+Sees: over the last 20 block medians (16 samples each) a leaf whose log slope is five robust standard deviations from
+the median slope of its peers, and whose norm changed by at least 10 % more than theirs without slowing down, twice in
+a row. S2: the total hides it, since constant groups dominate the sum (marin#8818; pattern P23). Leaves are never
+alarmed one by one.
 Silent: with fewer than eight leaves, before 20 blocks.
 Fooled by: a group that was given another optimizer or learning rate on purpose (declare the event).
 False alarms: see docs/detectors.md. Units: log over the window.
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from detectors.finding import Answer, Finding, Recovery
-from detectors.noise import NORMAL_MAD
+from detectors.noise import BLOCK, NORMAL_MAD
 
 DETECTOR = ("groups", 1)
 BLOCKS = 20
@@ -29,7 +30,7 @@ LATE = 2  # blocks by which a leaf may lag before the others are judged without 
 Blocks = Mapping[str, list[tuple[int, float, float]]]  # leaf -> (block number, step, median of the log)
 
 
-def scan(new: Blocks, cadence: float, state: Mapping[str, Any]) -> tuple[list[Answer], dict[str, Any]]:
+def scan(new: Blocks, state: Mapping[str, Any]) -> tuple[list[Answer], dict[str, Any]]:
     """Takes the block medians that are new, judges every block that all live leaves have reached.
 
     Returns findings `trend` (S2) with recoveries, and the state: per leaf its last 20 blocks.
@@ -42,7 +43,7 @@ def scan(new: Blocks, cadence: float, state: Mapping[str, Any]) -> tuple[list[An
     said: list[Answer] = []
     while kept and (block := _next_ready(kept, ready)) is not None:
         ready = block + 1
-        said += _judge(kept, block, cadence, fired)
+        said += _judge(kept, block, fired)
     kept = {name: [row for row in rows if row[0] > ready - BLOCKS] for name, rows in kept.items()}
     return said, {"kept": kept, "fired": fired, "ready": ready}
 
@@ -55,7 +56,7 @@ def _next_ready(kept: Mapping[str, list[list[float]]], ready: int) -> int | None
     return ready if min(last) >= ready or max(last) >= ready + LATE else None
 
 
-def _judge(kept: Mapping[str, list[list[float]]], block: int, cadence: float, fired: dict[str, Any]) -> list[Answer]:
+def _judge(kept: Mapping[str, list[list[float]]], block: int, fired: dict[str, Any]) -> list[Answer]:
     windows = {}
     for name, rows in kept.items():
         window = [row for row in rows if block - BLOCKS < row[0] <= block]
@@ -77,7 +78,7 @@ def _judge(kept: Mapping[str, list[list[float]]], block: int, cadence: float, fi
         step = float(windows[name][-1, 1])
         if episode is None and count >= TWICE:
             episode = str(block)
-            said.append(_finding(name, windows[name], float(moved), middle, scale, episode, cadence))
+            said.append(_finding(name, windows[name], float(moved), middle, scale, episode))
         elif episode is not None and not far:
             said.append(Recovery(DETECTOR[0], name, episode, step))
             episode = None
@@ -99,9 +100,7 @@ def _keeps_on(logs: Any, moved: float) -> bool:
     return math.copysign(1, moved) * second >= abs(first)
 
 
-def _finding(
-    name: str, window: Any, moved: float, middle: float, scale: float, episode: str, cadence: float
-) -> Finding:
+def _finding(name: str, window: Any, moved: float, middle: float, scale: float, episode: str) -> Finding:
     return Finding(
         *DETECTOR,
         "trend",
@@ -120,8 +119,8 @@ def _finding(
             "z": moved / scale if scale > 0 else math.inf,
             "peers_changed": middle,
             "blocks": BLOCKS,
-            "block_samples": 16,
-            "samples": int(window[-1, 0] + 1) * 16,
-            "cadence": cadence,
+            "block_samples": BLOCK,
+            "samples": int(window[-1, 0] + 1) * BLOCK,
+            "cadence": float(window[-1, 1] - window[0, 1]) / ((BLOCKS - 1) * BLOCK),
         },
     )

@@ -1,9 +1,9 @@
 """What must hold exactly: constant norms stay constant, and a live metric does not turn exactly zero.
 
-Sees: (1) a parameter norm that was constant to 1e-4 for 20 samples (norm-preserving optimizers: MuonH, AdamH, hyperball)
-and then differs by more than 1e-3: a wrong optimizer mask, a resume or sharding bug, corruption. S3, at the first sample
-(marin#8435 lists such groups; pattern P24). (2) a metric that was never zero in 20 samples and then is exactly zero three
-times in a row: a dead gradient, a detached metric. S2.
+Sees: (1) a parameter norm that was constant to 1e-4 for 20 samples (norm-preserving optimizers: MuonH, AdamH,
+hyperball) and then differs by more than 1e-3: a wrong optimizer mask, a resume or sharding bug, corruption. S3, at
+the first sample (marin#8435 lists such groups; pattern P24). (2) a metric that was never zero in 20 samples and then
+is exactly zero three times in a row: a dead gradient, a detached metric. S2.
 Silent: on metrics that are zero from the first sample on (not logged), on roles for which zero is a value.
 Fooled by: a group that is re-assigned to another optimizer on purpose (declare the event).
 False alarms: none by construction. Units: fraction; samples.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("invariants", 1)
 SEEN = 20  # samples that make an invariant

@@ -1,8 +1,9 @@
 """Arithmetic of noise: block medians, trend fits on them, robust scale, long-run variance. No verdicts.
 
 The baseline of a sample is a straight line of log value on log step through the 32 block medians that end one gap of
-two blocks before its own block (statistics.md D2 of the project's notes uses the same 512-sample window; longer ones are
-worse because a power law bends). Medians of 16 make the fit deaf to spikes; the gap keeps the change out of its own baseline.
+two blocks before its own block (statistics.md D2 of the project's notes uses the same 512-sample window; longer ones
+are worse because a power law bends). Medians of 16 make the fit deaf to spikes; the gap keeps the change out of its
+own baseline.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ NEEDED = 112  # samples: 20 blocks of five autocorrelation times of white noise,
 MEDIAN_EFFICIENCY = 1.5708  # variance of a median over that of a mean, Gaussian
 SAME_BLOCK = 1.05  # a block's own median pulls its absolute deviations down by this much
 NORMAL_MAD = 1.4826
+MEAN_DEVIATION = 1.2533
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,19 @@ def row_median(rows: Array) -> Array:
     return np.where(count > 0, (low + high) / 2, np.nan)
 
 
+def _row_mean(rows: Array) -> Array:
+    """Mean of each row without NaN; NaN for a row that has none."""
+    seen = np.isfinite(rows)
+    count = seen.sum(axis=1)
+    return np.where(count > 0, np.where(seen, rows, 0.0).sum(axis=1) / np.maximum(count, 1), np.nan)
+
+
 def log_step(step: Array | float) -> Array:
     """The axis of baselines: log of the step, counted from one below the smallest if steps are not positive."""
     return np.asarray(np.log(np.maximum(step, 0.0) + 1.0))
 
 
-def expect(values: Array, step: Array, offset: int) -> Expectation:
+def expect(values: Array, step: Array, offset: int, *, zeros: bool = False) -> Expectation:
     """Baseline and noise for the samples from `offset` on. `values` and `step` start at a multiple of BLOCK.
 
     Every number for a sample is computed from blocks that lie GAP blocks before its own, so a partial chunk gives the
@@ -112,9 +121,14 @@ def expect(values: Array, step: Array, offset: int) -> Expectation:
     medians = block_medians(values)
     deviation = np.abs(values[: len(medians) * BLOCK].reshape(-1, BLOCK) - medians[:, None])
     centres = x[BLOCK // 2 :: BLOCK][: len(medians)]
-    bx, by, bs = (windows(part, first, rows) for part in (centres, medians, block_medians(deviation.reshape(-1))))
+    inner = (
+        MEAN_DEVIATION * deviation.mean(axis=1)
+        if zeros
+        else NORMAL_MAD * SAME_BLOCK * block_medians(deviation.reshape(-1))
+    )
+    bx, by, bs = (windows(part, first, rows) for part in (centres, medians, inner))
     a, b, mx, sxx, n, rest = fit_lines(bx, by)
-    scale = NORMAL_MAD * SAME_BLOCK * row_median(bs)
+    scale = _row_mean(bs) if zeros else row_median(bs)
     longrun = _longrun(bx, by, a, b, scale)
     enough = n >= MIN_BLOCKS
     each = np.repeat(np.arange(rows), BLOCK)[:size]

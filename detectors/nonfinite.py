@@ -11,7 +11,7 @@ False alarms: none by construction. Units: samples.
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("nonfinite", 1)
 CLEAN = 64  # finite samples in a row that end an episode

@@ -1,8 +1,10 @@
 """Overfitting: the eval loss climbs while the train loss falls.
 
-Sees: two evaluations in a row that are each above the one before and at least 2 % above the best, while the train loss
-(median of its last five samples) is at least 1 % below what it was at the best evaluation. S2, from the third evaluation on.
-Silent: without a train loss, and while the train loss does not fall (that is a divergence or a shift, not overfitting).
+Sees: two evaluations in a row that are each above the one before and at least 2 % above the best, while the train
+loss (median of its last five samples) is at least 1 % below what it was at the best evaluation. S2, from the third
+evaluation on.
+Silent: without a train loss, and while the train loss does not fall (that is a divergence or a shift, not
+overfitting).
 Fooled by: an eval set whose content changes; a train loss that falls because the data became easier.
 False alarms: 0 on the healthy recorded runs. Units: log ratio to the best evaluation.
 """
@@ -12,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from detectors.chunk import State
 from detectors.finding import Answer, Finding, Recovery
+from detectors.window import State
 
 DETECTOR = ("overfit", 1)
 ABOVE = 1.02

@@ -1,22 +1,29 @@
-"""A learning rate of zero.
+"""A learning rate of zero, and one that is another after a restart.
 
-Sees: three samples of exactly zero at the beginning (nothing is learned; a first zero or two belong to a warm-up), and a
-rate that drops to zero from more than 2 % of its peak. S2 at the third sample. A schedule that decays smoothly to zero has
-ended as planned, and is silent.
+Sees: (1) three samples of exactly zero at the beginning (nothing is learned; a first zero or two belong to a
+warm-up), and a rate that drops to zero from more than 2 % of its peak. S2 at the third sample. A schedule that decays
+smoothly to zero has ended as planned, and is silent. (2) after a restart, against the attempt before it at three
+equal steps: another rate is S2, more than twice the rate S4: a schedule that was reset or re-anchored (16 times the
+rate gave NaN in 2 to 5 steps; pattern P67).
 Silent: on rates that are small but not zero; on their plan (that needs a plan).
 Fooled by: loggers that round a small rate to 0.0.
 False alarms: none on the recorded runs. Units: the rate.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
+from detectors.finding import Answer, Finding
+from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("schedule", 1)
 ZEROS = 3
 ABRUPT = 0.02
+COMMON = 3  # steps that both attempts logged
+SAME = 0.01
 
 
 def carry(state: State, step: float) -> State:
@@ -65,3 +72,37 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
                 )
             )
     return said, now
+
+
+def restarted(old_step: Array, old: Array, step: Array, value: Array, metric: str) -> list[Answer]:
+    """A finding `schedule` when the rate differs by more than 1 % at the first three steps that both attempts logged."""
+    _, mine, theirs = np.intersect1d(step, old_step, return_indices=True)
+    mine, theirs = mine[:COMMON], theirs[:COMMON]
+    if len(mine) < COMMON or not (old[theirs] > 0).all() or not (value[mine] > 0).all():
+        return []
+    ratio = float(np.median(value[mine] / old[theirs]))
+    if abs(ratio - 1) <= SAME:
+        return []
+    last = int(mine[-1])
+    return [
+        Finding(
+            *DETECTOR,
+            "schedule",
+            metric,
+            "learning_rate",
+            "up" if ratio > 1 else "down",
+            float(step[mine[0]]),
+            float(step[last]),
+            math.log(ratio),
+            "log",
+            4 if ratio > 2 else 2,
+            f"restart:{step[mine[0]]:.15g}",
+            {
+                "before": float(old[theirs[-1]]),
+                "after": float(value[last]),
+                "ratio": ratio,
+                "samples": last + 1,
+                "cadence": float(np.median(np.diff(step[mine]))),
+            },
+        )
+    ]

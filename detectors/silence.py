@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.noise import BLOCK
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("silence", 1)
 TIMES = 10.0
@@ -38,7 +38,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     said: list[Said] = []
     for k in np.flatnonzero(long):
         index = chunk.start + int(k)
-        usual = pace(chunk.seconds[: chunk.at(index)])
+        usual = pace(chunk.seconds[max(0, chunk.at(index) - 4 * BLOCK) : chunk.at(index)])
         if usual is None or gap[k] <= TIMES * usual:
             continue
         said.append(

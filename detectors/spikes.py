@@ -1,10 +1,10 @@
 """Excursions of single samples above the trend: loss, gradient norm, update norm.
 
-Sees: a log residual above 6 robust scales of its baseline, and above half as much again as the third largest excursion
-of the last 2,048 samples (so a heavy-tailed metric raises its own bar). One sample of a loss is S1, of a norm S0: a
-healthy gradient norm has hundreds (302 beyond 6 sigma per 100,000 samples in an open GPT-2 log). Two of three samples by at
-least 1 %, the second no mere tail of the first, are S2 in a loss, S1 in a norm. A loss that has not come back 150 samples later is S3: it settled worse
-(patterns P01, P02; marin#1390).
+Sees: a log residual above 6 robust scales of its baseline, and above half as much again as the third largest
+excursion of the last 2,048 samples (so a heavy-tailed metric raises its own bar). One sample of a loss is S1, of a
+norm S0: a healthy gradient norm has hundreds (302 beyond 6 sigma per 100,000 samples in an open GPT-2 log). Two of
+three samples by at least 1 %, the second no mere tail of the first, are S2 in a loss, S1 in a norm. A loss that has
+not come back 150 samples later is S3: it settled worse (patterns P01, P02; marin#1390).
 Silent: before 20 blocks of five autocorrelation times (112 samples of a white metric).
 Fooled by: a step change (the shift detector says that one better), sampled history that hides short spikes.
 False alarms: see docs/detectors.md. Units: log ratio to the baseline.
@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.noise import CHUNK, NEEDED, NORMAL_MAD, log_step, row_median
 from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("spikes", 1)
 K = 6.0
@@ -73,7 +73,7 @@ def _nearer(chunk: Chunk, z: Array) -> tuple[Array, Array, Array, Array]:
     scale = NORMAL_MAD * row_median(np.abs(near - middle[:, None]))
     with np.errstate(invalid="ignore", divide="ignore"):
         local = (chunk.log[chunk.offset :] - middle) / np.where(scale > 0, scale, np.nan)
-    better = (local > z) | np.isnan(z)
+    better = ((local > z) | np.isnan(z)) & (chunk.start + np.arange(len(z)) < YOUNG)
     return (
         np.where(better, local, z),
         np.where(better, middle, base.intercept),

@@ -7,10 +7,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.chunk import LOOKBACK, Chunk, Detector, Said, State
 from detectors.finding import Answer, Finding, NotChecked
 from detectors.noise import CHUNK, NEEDED
 from detectors.series import Array, Series
+from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 
 EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {

@@ -2,8 +2,8 @@
 
 Sees: at least 12 of the last 20 samples worse than the trailing median (256 samples, one block apart) by 3 % or three
 relative scatters, whichever is more; so evaluation and checkpoint pauses (about 2 % of the steps) do not count, and a
-bimodal step time widens its own gate. S2. The reference is frozen until the metric is back. A lone step above five times
-the median is annotated (S0).
+bimodal step time widens its own gate. S1 at once; S2 when it lasts for 64 samples. The reference is frozen until the
+metric is back. A lone step above five times the median is annotated (S0).
 Silent: before 100 samples; on sentinels (MFU -100) and on the first sample after a restart.
 Fooled by: an announced change of batch, sequence length or hardware; a metric averaged over a window that changes.
 False alarms: see docs/detectors.md. Source: the rule measured on open Megatron and SmolLM3 logs (statistics D9).
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import Chunk, Said, State
 from detectors.noise import BLOCK, CHUNK, NORMAL_MAD, block_medians, row_median, windows
 from detectors.series import Array
+from detectors.window import Chunk, Said, State
 
 DETECTOR = ("throughput", 1)
 LEAST = 0.03
@@ -24,6 +24,7 @@ SCATTERS = 3.0
 LAST, LOW = 20, 12  # samples
 REFERENCE = 16  # blocks
 MIN_SAMPLES = 112
+LASTS = 64  # samples after which a slow-down is no hiccup
 FROZEN = 4096  # samples after which a new level is the reference
 LONE = 5.0
 SLOW_IS_HIGH = ("step_time", "data_wait")
@@ -53,7 +54,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
                 said += _continues(chunk, k, float(speed[chunk.offset + k]), now)
             elif low[k] and crowd[k] >= LOW:
                 said += _opens(chunk, k, speed, flags[k + 1 : k + 1 + LAST], float(typical[k]), float(gate[k]), now)
-            elif ratio[k] < 1 / LONE:
+            elif ratio[k] < 1 / LONE and chunk.start + k != now.get("launch"):
                 said += _lone(chunk, k, float(typical[k]), float(ratio[k]))
     now["low"] = flags[-LAST:].tolist()
     return said, now
@@ -92,22 +93,18 @@ def _opens(
     level = float(np.nanmedian(speed[max(chunk.at(onset), 0) : at + 1]))
     if level >= gate * typical:
         return []
-    now.update(episode=str(index), typical=typical, gate=gate, since=index, fine=0)
-    return [
-        chunk.finding(
-            DETECTOR,
-            "level",
-            onset,
-            index,
-            2,
-            str(index),
-            direction="up" if chunk.role in SLOW_IS_HIGH else "down",
-            magnitude=level / typical - 1,
-            unit="fraction",
-            before=_plain(chunk, typical),
-            after=_plain(chunk, level),
-        )
-    ]
+    now.update(
+        episode=str(index),
+        typical=typical,
+        gate=gate,
+        since=index,
+        fine=0,
+        onset=onset,
+        lasts=False,
+        recent=[],
+        onset_step=float(chunk.step[chunk.at(onset)]),
+    )
+    return [_level(chunk, index, 1, level, now)]
 
 
 def _continues(chunk: Chunk, k: int, speed: float, now: dict[str, Any]) -> list[Said]:
@@ -121,7 +118,29 @@ def _continues(chunk: Chunk, k: int, speed: float, now: dict[str, Any]) -> list[
         return said
     if index - now["since"] >= FROZEN:
         now["episode"] = None
-    return []
+    now["recent"] = [*now["recent"], speed][-2 * LAST :]
+    if now["lasts"] or index - now["onset"] + 1 < LASTS:
+        return []
+    level = float(np.nanmedian(now["recent"]))
+    now["lasts"] = level < now["gate"] * now["typical"]
+    return [_level(chunk, index, 2, level, now)] if now["lasts"] else []
+
+
+def _level(chunk: Chunk, index: int, severity: int, level: float, now: dict[str, Any]) -> Said:
+    return chunk.finding(
+        DETECTOR,
+        "level",
+        now["onset"],
+        index,
+        severity,
+        now["episode"],
+        direction="up" if chunk.role in SLOW_IS_HIGH else "down",
+        magnitude=level / now["typical"] - 1,
+        unit="fraction",
+        onset_step=now["onset_step"],
+        before=_plain(chunk, now["typical"]),
+        after=_plain(chunk, level),
+    )
 
 
 def _lone(chunk: Chunk, k: int, typical: float, ratio: float) -> list[Said]:

@@ -32,3 +32,7 @@ def main() -> None:
     except WatchkeeperError as error:
         print(f"watchkeeper: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

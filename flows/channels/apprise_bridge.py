@@ -1,17 +1,14 @@
 """Every service that Apprise knows: Slack, Discord, Teams, Telegram, ntfy, json:// and the rest, by its URL.
 
-Apprise answers only yes or no and tells the reason to its log, with whole URLs at DEBUG. So its log (and urllib3's)
-is held back during a send, read for the status code and `retry_after`, and never reaches a handler.
+Apprise answers only yes or no and tells the reason to its log. So the log is held back during a send and read for the
+status code and `retry_after`.
 """
 
-import logging
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from flows.channels.apprise_log import held_back
 from flows.channels.contract import Outgoing, Receipt, TryLater
 from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
 from flows.messages.as_markdown import as_markdown
@@ -21,11 +18,9 @@ from flows.messages.split import split
 
 # these show plain content as Markdown and do not escape it themselves; all others get plain text
 MARKDOWN_READERS = frozenset({"discord", "mmost", "mmosts", "rocket", "rockets", "zulip", "guilded", "revolt"})
-_LOGGERS = ("apprise", "urllib3.connectionpool", "requests", "urllib3")
 _STATUS = re.compile(r"\berror=(\d{3})\b")
 _PAUSE = re.compile(r"retry_after[\"']?\s*[:=]\s*(\d+(?:\.\d+)?)")
 _TRY_AGAIN = frozenset({408, 425, 429})
-_ONE_AT_A_TIME = threading.Lock()  # the loggers are the process's own
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class AppriseChannel:
         # no service is told to load Apprise's icons, nothing is kept on disk
         asset = AppriseAsset(app_id="watchkeeper", app_desc="watchkeeper", app_url="", storage_mode="memory")
         asset.image_url_mask = asset.image_url_logo = ""
-        with _held_back():
+        with held_back():
             plugin: Any = Apprise.instantiate(self.url, asset=asset, suppress_exceptions=True)
         if plugin is None:
             raise UndeliverableError(f"channel {self.name!r} ({self.scheme}) has a URL that Apprise cannot read")
@@ -84,7 +79,7 @@ class AppriseChannel:
         title, _, body = shown(outgoing.message).partition("\n")
         room = max(int(getattr(plugin, "body_maxlen", 0) or 32768) - len(title) - 16, 40)
         pieces = split(body or title, room)
-        with _held_back() as log:
+        with held_back() as log:
             for index, piece in enumerate(pieces):
                 attached = AppriseAttachment() if chart and index == len(pieces) - 1 else None
                 if attached is not None and chart:
@@ -119,7 +114,7 @@ def open_apprise(name: str, url: str, timeout_seconds: float = 15.0) -> AppriseC
     from apprise import Apprise
 
     scheme = url.partition("://")[0].lower() if "://" in url else "unknown"
-    with _held_back():
+    with held_back():
         known = Apprise.instantiate(url, suppress_exceptions=True)
     if known is None:
         raise BadConfig(f"channel {name!r}: Apprise cannot read its URL (scheme {scheme[:20]!r}); see docs/channels.md")
@@ -135,31 +130,3 @@ def _only_the_chart_failed(log: list[str], chart_name: str) -> bool:
     """Whether the service first said that the text is there and then that the attachment is not."""
     sent = any(line.startswith("Sent ") for line in log)
     return sent and any(line.startswith("Failed") and ("attachment" in line or chart_name in line) for line in log)
-
-
-class _Holder(logging.Filter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        self.lines.append(record.getMessage()[:4000])
-        return False
-
-
-@contextmanager
-def _held_back() -> Iterator[list[str]]:
-    """Catches what Apprise and its HTTP library would log, and lets none of it through."""
-    holder = _Holder()
-    with _ONE_AT_A_TIME:
-        loggers = [logging.getLogger(name) for name in _LOGGERS]
-        levels = [logger.level for logger in loggers]
-        for logger in loggers:
-            logger.addFilter(holder)
-        loggers[0].setLevel(logging.DEBUG)  # the answer's body, with its `retry_after`, is told at DEBUG only
-        try:
-            yield holder.lines
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
-                logger.removeFilter(holder)

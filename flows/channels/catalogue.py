@@ -13,7 +13,9 @@ def open_channel(name: str, url: str, timeout_seconds: float = 15.0) -> Channel:
     """folder:PATH (or folder://PATH), a mail URL, or any other Apprise URL. Raises BadConfig without the URL in it."""
     scheme, colon, rest = url.partition(":")
     if not colon or not rest.strip("/"):
-        raise BadConfig(f"channel {name!r}: no URL; write folder:PATH, mailtos://..., or an Apprise URL such as slack://...")
+        raise BadConfig(
+            f"channel {name!r}: no URL; write folder:PATH, mailtos://..., or an Apprise URL such as slack://..."
+        )
     if scheme.lower() == "folder":
         return Folder(name, Path(rest.removeprefix("//")))
     if scheme.lower() in SCHEMES:

@@ -12,6 +12,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from typing import Any
 
+from flows.channels.apprise_log import held_back
 from flows.channels.contract import Outgoing, Receipt
 from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
 from flows.messages.as_html import as_html
@@ -117,7 +118,8 @@ def open_smtp(name: str, url: str, timeout_seconds: float = 15.0) -> Smtp:
 
     scheme, _, rest = url.partition("://")
     wanted = {"smtp": "mailto", "smtps": "mailtos"}.get(scheme.lower(), scheme)
-    plugin: Any = Apprise.instantiate(f"{wanted}://{rest}", suppress_exceptions=True)
+    with held_back():
+        plugin: Any = Apprise.instantiate(f"{wanted}://{rest}", suppress_exceptions=True)
     if plugin is None or not getattr(plugin, "smtp_host", ""):
         raise BadConfig(f"channel {name!r}: its mail URL cannot be read; write mailtos://user:password@host?to=a@b.org")
     to = tuple(dict.fromkeys(address for _, address in plugin.targets)) or (plugin.from_addr[1],)

@@ -2,7 +2,7 @@
 
 from detectors.cause import Check, Hypothesis, Suggestion
 from flows.incidents.incident import Incident, Transition
-from flows.incidents.lifecycle import fold, may_change, superseded, transitions
+from flows.incidents.lifecycle import fold, may_change, remembered, superseded, transitions
 
 __all__ = [
     "Check",
@@ -12,6 +12,7 @@ __all__ = [
     "Transition",
     "fold",
     "may_change",
+    "remembered",
     "superseded",
     "transitions",
 ]

@@ -26,7 +26,7 @@ def fill(hypotheses: Iterable[Hypothesis], finding: Finding, run: str) -> list[H
 def _filled(check: Check, values: dict[str, str]) -> Check:
     if not check.sql:
         return check
-    return replace(check, sql=f'watchkeeper sql "{_in_double_quotes(check.sql.format(**values).strip())}"')
+    return replace(check, sql=f'watchkeeper sql "{_in_double_quotes(" ".join(check.sql.split()).format(**values))}"')
 
 
 def _literal(text: str) -> str:
@@ -36,4 +36,4 @@ def _literal(text: str) -> str:
 def _in_double_quotes(text: str) -> str:
     for special in ("\\", '"', "$", "`"):
         text = text.replace(special, "\\" + special)
-    return " ".join(text.split())
+    return text

@@ -7,7 +7,7 @@ with the latest, so that a flood of findings cannot chain a whole run together.
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -32,8 +32,14 @@ LAG_SHARE = 0.25  # of the detection lag of slow findings: the error of their on
 class Group:
     """An incident under construction: findings in canonical order, and the step at which each episode recovered."""
 
-    findings: list[Finding]
+    findings: list[Finding] = field(default_factory=list)
     recovered: dict[Episode, float | None] = field(default_factory=dict)
+    by_metric: dict[str, list[Finding]] = field(default_factory=dict)
+    causes: list[Finding] = field(default_factory=list)  # what has a wake
+    brief: bool = True
+    unrecovered: int = 0
+    last_step: float = -math.inf  # of anything said
+    settling: float = 0.0
 
     @property
     def anchor(self) -> Finding:
@@ -42,12 +48,31 @@ class Group:
     @property
     def resolved_step(self) -> float | None:
         """The last recovery when every episode has one, else None."""
-        steps = list(self.recovered.values())
-        return None if None in steps else max(step for step in steps if step is not None)
+        if self.unrecovered:
+            return None
+        return max(step for step in self.recovered.values() if step is not None)
+
+    def is_closed(self, step: float) -> bool:
+        """Resolved for so long that nothing said at `step` can join it: a judge need not remember it."""
+        return not self.unrecovered and step > self.last_step + 2 * self.settling
+
+    def recover(self, episode: Episode, step: float) -> None:
+        if self.recovered[episode] is None:  # the first recovery counts until it fires again
+            self.recovered[episode] = step
+            self.unrecovered -= 1
+            self.last_step = max(self.last_step, step)
 
     def add(self, finding: Finding) -> None:
+        episode = episode_of(finding)
+        self.unrecovered += self.recovered.get(episode, 0.0) is not None
+        self.recovered[episode] = None
         self.findings.append(finding)
-        self.recovered[episode_of(finding)] = None
+        self.by_metric.setdefault(finding.metric, []).append(finding)
+        self.brief = self.brief and is_brief(finding)
+        self.last_step = max(self.last_step, finding.detected_step)
+        self.settling = max(self.settling, settle(finding))
+        if finding.kind in CATASTROPHIC and finding.severity >= 3:
+            self.causes.append(finding)
 
 
 def number(finding: Finding, key: str) -> float | None:
@@ -71,7 +96,12 @@ def seen(finding: Finding) -> float:
 
 
 def is_slow(finding: Finding) -> bool:
-    return finding.kind in SLOW
+    """Is its onset an estimate over a long window? A learning rate that stands still is exact."""
+    return finding.kind in SLOW and finding.role != "learning_rate"
+
+
+def is_sharp(finding: Finding) -> bool:
+    return finding.kind in SHARP or finding.role == "learning_rate"
 
 
 def window(one: Finding, other: Finding) -> float:
@@ -81,7 +111,7 @@ def window(one: Finding, other: Finding) -> float:
     the coarser, so that neither a short run logged every 5 steps nor an eval every 1,000 falls below its resolution.
     """
     fine, coarse = sorted((cadence(one), cadence(other)))
-    count = NEAR if one.kind in SHARP and other.kind in SHARP else WIDE
+    count = NEAR if is_sharp(one) and is_sharp(other) else WIDE
     least = max(2 * coarse, NEAR * fine)
     steps = min(count * coarse, max(SHARE * max(seen(one), seen(other)), least))
     if not (is_slow(one) or is_slow(other)):
@@ -94,6 +124,11 @@ def settle(finding: Finding) -> float:
     """Steps inside which a metric that fires again belongs to the incident it belonged to before."""
     step = cadence(finding)
     return min(SETTLE * step, max(SHARE * seen(finding), NEAR * step))
+
+
+def closes(findings: Sequence[Finding], resolved_step: float) -> float:
+    """The last step at which something may be said that still joins a resolved incident (see `Group.is_closed`)."""
+    return max(resolved_step, *(item.detected_step for item in findings)) + 2 * max(settle(item) for item in findings)
 
 
 def samples_out(finding: Finding) -> float:
@@ -128,52 +163,61 @@ class _Board:
         self.reach = 0.0
 
     def take(self, answer: Finding | Recovery) -> None:
+        index = self.by_episode.get(episode_of(answer))
         if isinstance(answer, Recovery):
-            index = self.by_episode.get(episode_of(answer))
-            if index is not None:
-                self.groups[index].recovered[episode_of(answer)] = answer.step
+            if index is not None and not self.groups[index].is_closed(answer.step):
+                self.groups[index].recover(episode_of(answer), answer.step)
             return
         self.reach = max(self.reach, window(answer, answer))
-        index = self.by_episode.get(episode_of(answer))
-        if index is None:
+        if index is None or self.groups[index].is_closed(answer.detected_step):
             index = self._home(answer)
         if index is None:
             index = len(self.groups)
-            self.groups.append(Group([]))
+            self.groups.append(Group())
             insort(self.onsets[is_slow(answer)], (answer.onset_step, index))
         self.groups[index].add(answer)
         self.by_episode[episode_of(answer)] = index
-        known_at = self.by_metric.setdefault(answer.metric, [])
-        if index not in known_at[-8:]:
-            known_at.append(index)
+        line = self.by_metric.setdefault(answer.metric, [])
+        if index not in line:
+            line.append(index)
 
     def _home(self, finding: Finding) -> int | None:
-        same_metric = self.by_metric.get(finding.metric, [])[-8:]
-        if same_metric and fires_again(self.groups[same_metric[-1]], finding):
-            return same_metric[-1]
-        nearby = sorted({*same_metric, *self._around(finding)})
-        fitting = [(d, i) for i in nearby if (d := distance(self.groups[i], finding)) is not None]
+        same_metric = self._open(self.by_metric.get(finding.metric, []), finding)
+        self.by_metric[finding.metric] = same_metric
+        again = next((i for i in reversed(same_metric) if fires_again(self.groups[i], finding)), None)
+        if again is not None:
+            return again
+        nearby = sorted({*same_metric, *self._open(self._around(finding), finding)})
+        fitting = [(gap, i) for i in nearby if (gap := distance(self.groups[i], finding)) is not None]
         if fitting:
             return min(fitting)[1]
         return next((i for i in nearby if is_aftermath(self.groups[i], finding)), None)
+
+    def _open(self, indices: Iterable[int], finding: Finding) -> list[int]:
+        return [i for i in indices if not self.groups[i].is_closed(finding.detected_step)]
 
     def _around(self, finding: Finding) -> list[int]:
         """Groups whose anchor could be near enough (an upper bound; `distance` decides)."""
         low, high = finding.onset_step - 5 * self.reach, finding.onset_step + self.reach
         found = []
-        for slow in (is_slow(finding), False):
+        for slow in {is_slow(finding), False}:
             line = self.onsets[slow]
             found += [i for _, i in line[bisect_left(line, (low, -1)) : bisect_right(line, (high, len(self.groups)))]]
         return found
 
 
 def fires_again(known: Group, finding: Finding) -> bool:
-    """A metric of the incident fires again, in the same way (slow or fast), before things have settled."""
-    mine = [item for item in known.findings if item.metric == finding.metric and is_slow(item) == is_slow(finding)]
-    if not mine or all(is_brief(item) for item in known.findings):
+    """A metric of the incident fires again, in the same way (slow or fast), before things have settled.
+
+    It is back when the first of its detectors says so: others wait much longer to be sure.
+    """
+    mine = [item for item in known.by_metric.get(finding.metric, ()) if is_slow(item) == is_slow(finding)]
+    if not mine or known.brief:
         return False
-    ends = [known.recovered[episode_of(item)] or item.detected_step for item in mine]
-    return mine[0].onset_step <= finding.onset_step <= max(ends) + settle(finding)
+    last = max(item.detected_step for item in mine)
+    steps = [known.recovered[episode_of(item)] for item in mine]
+    end = min((step for step in steps if step is not None and step >= last), default=last)
+    return mine[0].onset_step <= finding.onset_step <= end + settle(finding)
 
 
 def distance(known: Group, finding: Finding) -> float | None:
@@ -182,7 +226,7 @@ def distance(known: Group, finding: Finding) -> float | None:
     Compared is the incident's own finding of the same metric, if there is one: a spike that was over before this began
     is another origin. Slow and fast findings meet only on one metric, where a ramp is both a trend and a level.
     """
-    mine = [item for item in known.findings if item.metric == finding.metric]
+    mine = known.by_metric.get(finding.metric)
     other = mine[-1] if mine else known.anchor
     if is_slow(finding) != is_slow(other) and (not mine or "spike" in (finding.kind, other.kind)):
         return None
@@ -196,7 +240,6 @@ def distance(known: Group, finding: Finding) -> float | None:
 
 def is_aftermath(known: Group, finding: Finding) -> bool:
     """A lesser finding of the training dynamics soon after a divergence or non-finite values began is their wake."""
-    if finding.severity > 2 or finding.role not in DYNAMICS or known.resolved_step is not None:
+    if finding.severity > 2 or finding.role not in DYNAMICS or not known.unrecovered:
         return False
-    causes = [item for item in known.findings if item.kind in CATASTROPHIC and item.severity >= 3]
-    return any(0 <= finding.onset_step - item.onset_step <= 4 * window(finding, item) for item in causes)
+    return any(0 <= finding.onset_step - item.onset_step <= 4 * window(finding, item) for item in known.causes)

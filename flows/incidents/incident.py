@@ -56,6 +56,11 @@ def episode_of(answer: Finding | Recovery) -> Episode:
     return answer.detector, answer.metric, answer.episode
 
 
+def identity_of(finding: Finding) -> tuple[str, str, str, str, float, float]:
+    """What makes a finding this one, whatever became of its numbers on the way through the store."""
+    return *episode_of(finding), finding.kind, float(finding.onset_step), float(finding.detected_step)
+
+
 def stable_id(*parts: object) -> str:
     """Twelve hex digits that depend on nothing but the parts."""
     return hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).hexdigest()[:12]
@@ -85,11 +90,10 @@ def finding_row(
     """A row of `findings`. The detector's parameters are taken from evidence["parameters"]."""
     evidence = dict(finding.evidence)
     parameters = evidence.pop("parameters", {})
-    identity = (*episode_of(finding), finding.kind, finding.onset_step, finding.detected_step)
     return {
         **{key: value for key, value in vars(finding).items() if key != "evidence"},
         "run": run,
-        "finding_id": stable_id(run, attempt, *identity),
+        "finding_id": stable_id(run, attempt, *identity_of(finding)),
         "incident_id": incident_id,
         "attempt": attempt,
         "parameters": to_json(parameters),

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from detectors.cause import Hypothesis, Pattern, Suggestion, confidence, rank
 from detectors.finding import Finding, NotChecked, Recovery
 from flows.incidents.filling import fill
-from flows.incidents.grouping import Group, group, settle
-from flows.incidents.incident import Episode, Incident, Transition, canonical, episode_of, stable_id
+from flows.incidents.grouping import Group, closes, group
+from flows.incidents.incident import Episode, Incident, Transition, episode_of, identity_of, stable_id
 from flows.incidents.severity import KnownEvent, StepOf, history, is_near, known_events
 from flows.incidents.title import leading, title
 from flows.records import Event
@@ -42,7 +42,7 @@ def fold(
     """The incidents of one attempt, in order of their first finding; a function of the set of answers.
 
     Answers and events that were not known by `horizon_step` are left out. `roles` are those with at least one sample
-    (so that "flat" and "not logged" differ). `known` gives incidents of earlier folds: one that shares episodes with
+    (so that "flat" and "not logged" differ). `known` gives incidents of earlier folds: one that shares findings with
     them keeps its id. `step_of` turns an event's `recorded_at` into the step from which it counts. Incidents that began
     at or after `valid_until` (the step at which a later attempt begins) were rolled back and are resolved.
     """
@@ -55,11 +55,11 @@ def fold(
 
 
 def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: int) -> list[str]:
-    """Ids of the groups: a known one where most episodes are shared, else a hash of the first finding."""
-    home: dict[Episode, int] = {episode: index for index, item in enumerate(groups) for episode in item.recovered}
+    """Ids of the groups: a known one where most findings are shared, else a hash of the first finding."""
+    home = {identity_of(finding): index for index, item in enumerate(groups) for finding in item.findings}
     taken: dict[int, str] = {}
     for incident in sorted(known, key=lambda item: (item.detected_step, item.id)):
-        shared = [home[episode] for episode in incident.episodes() if episode in home]
+        shared = [home[key] for finding in incident.findings if (key := identity_of(finding)) in home]
         for index in sorted(set(shared), key=lambda index: (-shared.count(index), index)):
             if index not in taken:
                 taken[index] = incident.id
@@ -67,8 +67,9 @@ def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: 
     used = set(taken.values())
     for index, item in enumerate(groups):
         if index not in taken:
-            name = stable_id(run, attempt, *episode_of(item.anchor))
-            taken[index] = name if name not in used else stable_id(name, item.anchor.onset_step)
+            first = item.anchor
+            name = stable_id(run, attempt, *episode_of(first), first.onset_step)
+            taken[index] = name if name not in used else stable_id(name, first.detected_step)
             used.add(taken[index])
     return [taken[index] for index in range(len(groups))]
 
@@ -127,8 +128,26 @@ def may_change(incident: Incident, horizon_step: float) -> bool:
     """
     if incident.resolved_step is None:
         return True
-    last = max(incident.resolved_step, *(item.detected_step for item in incident.findings))
-    return horizon_step <= last + 2 * max(settle(item) for item in incident.findings)
+    return horizon_step <= closes(incident.findings, incident.resolved_step)
+
+
+def remembered(
+    answers: Iterable[Finding | Recovery], incidents: Sequence[Incident], horizon_step: float
+) -> list[Finding | Recovery]:
+    """The answers a judge must fold again later: those of incidents that may still change after `horizon_step`."""
+    live = [item for item in incidents if may_change(item, horizon_step)]
+    findings = {identity_of(finding) for item in live for finding in item.findings}
+    since: dict[Episode, float] = {}
+    for item in live:
+        for finding in item.findings:
+            episode = episode_of(finding)
+            since[episode] = min(finding.detected_step, since.get(episode, finding.detected_step))
+    return [
+        answer
+        for answer in answers
+        if (isinstance(answer, Finding) and identity_of(answer) in findings)
+        or (isinstance(answer, Recovery) and answer.step >= since.get(episode_of(answer), float("inf")))
+    ]
 
 
 def transitions(before: Sequence[Incident], after: Sequence[Incident]) -> list[Transition]:
@@ -183,8 +202,3 @@ def superseded(before: Sequence[Incident], after: Sequence[Incident]) -> list[In
                 )
             )
     return closed
-
-
-def ordered(answers: Iterable[Finding | Recovery]) -> list[Finding | Recovery]:
-    """Answers in canonical order."""
-    return sorted(answers, key=canonical)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from detectors.cause import Pattern, explains, matches
 from detectors.finding import Finding
-from flows.incidents.grouping import CATASTROPHIC, NEAR, SHARP, cadence, samples_out, settle, window
+from flows.incidents.grouping import CATASTROPHIC, NEAR, cadence, is_sharp, samples_out, settle, window
 from flows.records import Event
 
 StepOf = Callable[[float], float]  # unix seconds -> first step logged at or after them
@@ -37,7 +37,7 @@ def is_near(event: Event, finding: Finding) -> bool:
 
     A sharp onset may lie two samples before the event, an estimated one as far as onsets of one origin may.
     """
-    early = 2 * cadence(finding) if finding.kind in SHARP else window(finding, finding)
+    early = 2 * cadence(finding) if is_sharp(finding) else window(finding, finding)
     end = event.step if event.end_step is None else max(event.step, event.end_step)
     return event.step - early <= finding.onset_step <= end + settle(finding)
 

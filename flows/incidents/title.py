@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from detectors.finding import Finding
-from flows.incidents.grouping import cadence, is_slow, number
+from flows.incidents.grouping import SLOW, cadence, is_slow, number
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
 LOUD = ("nonfinite", "divergence", "schedule", "overfit", "level", "spike", "plateau", "trend", "stall")
@@ -41,69 +41,81 @@ def _place(name: str, order: Sequence[str]) -> int:
 
 def headline(finding: Finding, resolved_step: float | None = None) -> str:
     """What one finding says: "train/loss jumped from 3.41 to 24.8 at step 165,504 and stayed for 90 samples"."""
-    name, at = finding.metric, f"at step {steps(finding.onset_step)}"
+    name, at = finding.metric or "the run", f"at step {steps(finding.onset_step)}"
     since = f"since step {steps(finding.onset_step)}"
-    if finding.kind == "nonfinite":
-        value = finding.evidence.get("value", finding.evidence.get("after"))
-        return f"{name} became {_nonfinite(value)} {at}"
+    if finding.role == "learning_rate" and number(finding, "after") == 0:
+        return f"{name} is 0 {since}: nothing is learned"
+    if finding.kind in SLOW:
+        return f"{name} {_slow(finding)} {since}"
+    sentences = {
+        "nonfinite": f"became {_nonfinite(finding.evidence.get('value', finding.evidence.get('after')))} {at}",
+        "rewind": f"went back to step {steps(finding.onset_step)}",
+        "invariant": f"{_invariant(finding)} {at}",
+    }
     if finding.kind == "stall":
-        return _stall(finding, at, since)
-    if finding.kind == "rewind":
-        back = number(finding, "after")
-        return f"{name} went back{f' to step {steps(back)}' if back is not None else ''} {at}"
-    if finding.kind == "trend":
-        return f"{name} {_slope(finding)} {since}"
-    if finding.kind in ("plateau", "overfit", "variance", "ladder"):
-        return _slow(finding, since)
-    return f"{name} {_move(finding)} {at}{_stay(finding, resolved_step)}"
+        return _stall(finding, name, resolved_step)
+    return f"{name} {sentences.get(finding.kind) or f'{_move(finding)} {at}{_stay(finding, resolved_step)}'}"
 
 
-def _stall(finding: Finding, at: str, since: str) -> str:
+def _stall(finding: Finding, name: str, resolved_step: float | None) -> str:
     before, peak = number(finding, "before"), _to(finding)
     if before is not None and peak is not None and before != peak:
-        return f"{finding.metric} stalled {at}: {amount(before)} to {amount(peak)}"
-    seconds = number(finding, "seconds")
-    if seconds is not None:
-        return f"no sample of {finding.metric} for {duration(seconds)} {since}"
-    return f"{finding.metric} stalled {at}"
+        return f"{name} stalled at step {steps(finding.onset_step)}: {amount(before)} to {amount(peak)}"
+    seconds = finding.magnitude if finding.unit == "seconds" and math.isfinite(finding.magnitude) else None
+    length = f" for {duration(seconds)}" if seconds else ""
+    ended = f", and came again at step {steps(resolved_step)}" if resolved_step is not None else ""
+    return f"no sample of {name}{length} after step {steps(finding.onset_step)}{ended}"
 
 
 def _slope(finding: Finding) -> str:
-    """`slope_per_10k` is a fraction of the level per 10,000 steps."""
+    """`slope_per_10k` is the change of the logarithm per 10,000 steps; short spans are told per 1,000 or 100 steps."""
     slope, verb = number(finding, "slope_per_10k"), _verb(finding, "has risen", "has fallen", "has drifted")
-    if slope is not None:
-        return f"{verb} {percent(abs(slope))} per 10,000 steps"
-    return f"{verb}{_from_to(finding)}"
+    if slope is None:
+        return f"{verb}{_from_to(finding) or _relative(finding)}"
+    span = finding.detected_step - finding.onset_step
+    unit = next((size for size in (10_000, 1_000, 100) if span >= size / 4), 100)
+    change = abs(math.expm1(min(slope * unit / 10_000, 20.0)))
+    return f"{verb} {percent(change)} per {unit:,} steps"
 
 
-def _slow(finding: Finding, since: str) -> str:
-    ratio = number(finding, "ratio")
+def _slow(finding: Finding) -> str:
+    if finding.kind == "trend":
+        return _slope(finding)
     if finding.kind == "plateau":
         level = number(finding, "after")
-        return f"{finding.metric} has not improved{f' from {amount(level)}' if level is not None else ''} {since}"
+        return f"has not improved{f' from {amount(level)}' if level is not None else ''}"
     if finding.kind == "overfit":
-        return f"{finding.metric} climbs{_from_to(finding)} while the training loss falls, {since}"
+        train = (number(finding, "train_before"), number(finding, "train_after"))
+        falls = f" from {amount(train[0])} to {amount(train[1])}" if train[0] and train[1] else ""
+        return f"climbs{_from_to(finding)} while the training loss falls{falls},"
     if finding.kind == "variance":
-        change = f"{amount(ratio)} times its spread" if ratio is not None else "another spread than before"
-        return f"{finding.metric} has {change} {since}"
-    side = _verb(finding, "above", "below", "off")
-    return f"{finding.metric} is {side} what smaller runs predict{_relative(finding)} {since}"
+        ratio = number(finding, "ratio")
+        return f"has {amount(ratio)} times its spread" if ratio is not None else "has another spread than before"
+    return f"is {_verb(finding, 'above', 'below', 'off')} what smaller runs predict{_relative(finding)}"
+
+
+def _invariant(finding: Finding) -> str:
+    before, after = number(finding, "before"), number(finding, "after")
+    if after == 0:
+        return f"became exactly 0{f' (was {amount(before)})' if before is not None else ''}"
+    return f"left its constant value{_from_to(finding).replace(' from', ':', 1)}"
 
 
 def _move(finding: Finding) -> str:
     if finding.kind == "schedule":
         return f"was set{_from_to(finding)}" if _from_to(finding) else "left its schedule"
-    if finding.kind == "invariant" and finding.direction == "none":
-        return f"changed, which it should not{_from_to(finding)}"
-    verb = _verb(finding, "jumped", "dropped", "moved")
-    if finding.kind == "divergence":
-        verb = "diverged"
+    verb = "diverged" if finding.kind == "divergence" else _verb(finding, "jumped", "dropped", "moved")
+    peak, after = number(finding, "peak"), number(finding, "after")
+    if finding.kind == "level" and peak is not None and after is not None and peak > 1.05 * abs(after):
+        before = number(finding, "before")
+        start = f" from {amount(before)}" if before is not None else ""
+        return f"{verb}{start} to {amount(peak)} and settled at {amount(after)},"
     return f"{verb}{_from_to(finding) or _relative(finding)}"
 
 
 def _stay(finding: Finding, resolved_step: float | None) -> str:
     out = number(finding, "samples_out")
-    if out is not None:
+    if finding.kind == "spike" and out is not None:
         return " for one sample" if out <= 1 else f" and stayed for {amount(out)} samples"
     return " and has stayed" if finding.kind == "level" and resolved_step is None else ""
 
@@ -139,16 +151,18 @@ def _relative(finding: Finding) -> str:
 
 def _company(main: Finding, findings: Sequence[Finding]) -> str:
     """The first other metric by name with its factor and lead, the rest as a count."""
+    back = next((item for item in findings if item.kind == "rewind" and item is not main), None)
+    after = f", after the run went back to step {steps(back.onset_step)}" if back is not None else ""
     others: dict[str, Finding] = {}
     for item in sorted(findings, key=lambda item: (_place(item.role, LEADING), item.onset_step, item.metric)):
-        if item.metric != main.metric:
+        if item.metric not in (main.metric, ""):  # a rewind has no metric
             others.setdefault(item.metric, item)
     if not others:
-        return ""
+        return after
     first = next(iter(others.values()))
     rest = len(others) - 1
     more = f", and {rest} other metric{'s' if rest > 1 else ''} moved with it" if rest else ""
-    return f", with {first.metric}{_factor(first)}{_lead(main, first)}{more}"
+    return f", with {first.metric}{_factor(first)}{_lead(main, first)}{more}{after}"
 
 
 def _factor(finding: Finding) -> str:

@@ -29,6 +29,7 @@ class HypothesisDoc(TypedDict, total=False):
     """A pattern of the playbook with what speaks for it, against it, and what could not be looked at."""
 
     pattern: str
+    title: str
     score: float
     matched: list[str]
     contradicted: list[str]

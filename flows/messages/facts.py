@@ -73,8 +73,11 @@ def moved(findings: Sequence[FindingDoc], most: int = 4) -> str:
 
 def movement(finding: FindingDoc, lead: float = 0.0) -> str:
     """Kind, direction and size of one finding, and its lag behind the first in steps."""
-    size = magnitude(finding.get("magnitude", float("nan")), finding.get("unit", ""))
-    arrow = {"up": "↑", "down": "↓"}.get(finding.get("direction", ""), "")
+    value, towards = finding.get("magnitude", float("nan")), finding.get("direction", "")
+    if isinstance(value, int | float) and towards in ("up", "down"):
+        value = abs(value) if towards == "up" else -abs(value)
+    size = magnitude(value, finding.get("unit", ""))
+    arrow = {"up": "↑", "down": "↓"}.get(towards, "")
     after = f" (+{step(lead)} steps)" if lead else ""
     return " ".join(part for part in (finding["kind"], arrow, size + after) if part)
 

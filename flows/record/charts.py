@@ -1,4 +1,4 @@
-"""One chart of an incident, one Altair definition for PNG (chats, mail) and SVG (pages).
+"""One chart of an incident: one Altair definition for PNG (chats, mail) and SVG (pages).
 
 Every line is told apart by its dash and its label, never by its colour alone, so that it reads in grey too.
 """
@@ -23,10 +23,11 @@ def incident_chart(
     events: Sequence[Event] = (),
     attempts: Sequence[Attempt] = (),
     width: int = 480,
-) -> Any:
-    """The first curve large, up to three more below it on the same steps, about `width` pixels wide (an altair chart).
+    titled: bool = True,
+) -> dict[str, Any]:
+    """The first curve large, up to three more below it on the same steps, about `width` pixels wide: a Vega-Lite spec.
 
-    Raises ValueError without a curve: there is nothing to draw.
+    `titled` puts the incident's sentence on top. Raises ValueError without a curve: there is nothing to draw.
     """
     import altair as alt
 
@@ -42,7 +43,7 @@ def incident_chart(
     for index, curve in enumerate(shown):
         panels.append(panel(frame, curve, height=150 if index == 0 else 84, lowest=index == len(shown) - 1))
     title = alt.TitleParams(
-        text=wrap(plain(incident["title"], 220), max(int(width / 7.4), 20))[:4],
+        text=wrap(plain(incident["title"], 220), max(int(width / 7.8), 20))[:4] if titled else "",
         subtitle=_subtitle(incident, len(curves) - len(shown)),
         anchor="start",
         frame="bounds",
@@ -52,23 +53,32 @@ def incident_chart(
         subtitleColor=MUTED,
         offset=8,
     )
-    return (
-        alt.vconcat(*panels, spacing=6)
-        .resolve_scale(x="shared")
-        .properties(title=title, background=PAPER, padding={"left": 8, "top": 8, "right": 8, "bottom": 6})
-        .configure(font=FONT)
-        .configure_view(stroke=GRID)
-        .configure_axis(
-            labelFontSize=11,
-            titleFontSize=12,
-            titleFontWeight="normal",
-            labelColor=INK,
-            titleColor=INK,
-            gridColor=GRID,
-            domainColor=MUTED,
-            tickColor=MUTED,
-        )
+    return {
+        "$schema": alt.SCHEMA_URL,
+        "title": title.to_dict(),
+        "background": PAPER,
+        "padding": {"left": 8, "top": 8, "right": 8, "bottom": 6},
+        "spacing": 6,
+        "vconcat": panels,
+        "resolve": {"scale": {"x": "shared"}},
+        "config": _config(alt),
+        "datasets": frame.data,
+    }
+
+
+def _config(alt: Any) -> dict[str, Any]:
+    axis = alt.AxisConfig(
+        labelFontSize=11,
+        titleFontSize=12,
+        titleFontWeight="normal",
+        labelColor=INK,
+        titleColor=INK,
+        gridColor=GRID,
+        domainColor=MUTED,
+        tickColor=MUTED,
     )
+    config: dict[str, Any] = alt.Config(font=FONT, view=alt.ViewConfig(stroke=GRID), axis=axis).to_dict()
+    return config
 
 
 def _subtitle(incident: IncidentDoc, left_out: int) -> list[str]:
@@ -78,19 +88,19 @@ def _subtitle(incident: IncidentDoc, left_out: int) -> list[str]:
     return [told, "grey band: 5–95 % range before it began"]
 
 
-def png(chart: Any, scale: float = 2.5) -> bytes:
-    """The chart as a PNG with `scale` dots a pixel (480 px wide -> 1,200 dots)."""
+def png(chart: dict[str, Any], scale: float = 2.0) -> bytes:
+    """The chart as a PNG with `scale` dots a pixel (480 px wide -> 960 dots)."""
     import vl_convert
 
-    picture: bytes = vl_convert.vegalite_to_png(chart.to_dict(), vl_version=_version(), scale=scale)
+    picture: bytes = vl_convert.vegalite_to_png(chart, vl_version=_version(), scale=scale)
     return picture
 
 
-def svg(chart: Any) -> str:
+def svg(chart: dict[str, Any]) -> str:
     """The chart as one SVG element, its text still text."""
     import vl_convert
 
-    drawing: str = vl_convert.vegalite_to_svg(chart.to_dict(), vl_version=_version())
+    drawing: str = vl_convert.vegalite_to_svg(chart, vl_version=_version())
     return drawing
 
 

@@ -57,18 +57,18 @@ def _suggestion(one: SuggestionDoc) -> str:
 
 
 def _hypotheses(ranked: Sequence[HypothesisDoc]) -> str:
-    rows = [
-        [
-            text(each.get("title") or each.get("pattern", ""), 120),
-            number(each.get("score", 0.0), 2),
-            *(_joined(said) for said in (each.get("matched"), each.get("contradicted"), each.get("missing"))),
-        ]
-        for each in ranked[:5]
-    ]
-    if not rows:
+    if not ranked:
         return ""
-    head = ["Pattern", "Score", "Speaks for it", "Against it", "Not logged"]
-    return "<h4>What it may be</h4>" + table(head, rows, "Hypotheses", numbers=(1,))
+    return f"<h4>What it may be</h4><ol>{''.join(_hypothesis(each) for each in ranked[:4])}</ol>"
+
+
+def _hypothesis(each: HypothesisDoc) -> str:
+    name = text(each.get("title") or each.get("pattern", ""), 120)
+    lines = [f"<b>{name}</b> (score {number(each.get('score', 0.0), 2)})"]
+    for label, said in (("For", "matched"), ("Against", "contradicted"), ("Not logged", "missing")):
+        if each.get(said):
+            lines.append(f'<span class="quiet">{label}: {_joined(each[said])}</span>')  # type: ignore[literal-required]
+    return f"<li>{'<br>'.join(lines)}</li>"
 
 
 def _joined(said: Sequence[object] | None) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import altair as alt
@@ -27,38 +27,67 @@ ODD_LOOKS = {
 
 @dataclass(frozen=True)
 class Frame:
-    """What all panels of one chart share: `span` in steps, `width` in pixels."""
+    """What all panels of one chart share: `span` in steps, `width` in pixels.
+
+    `data` gathers the rows of every layer; layers only name theirs. Altair copies and checks everything again at each
+    join of layers (measured: four fifths of the time), so layers are joined as plain specs here.
+    """
 
     incident: IncidentDoc
     attempts: tuple[Attempt, ...]
     marks: tuple[Marker, ...]
     span: tuple[float, float]
     width: int
+    data: dict[str, Rows] = field(default_factory=dict)
 
 
-def strip(frame: Frame) -> Any:
+def strip(frame: Frame) -> dict[str, Any]:
     """A row a marker with its label on the side where there is room: labels never lie on each other."""
-    layers: list[Any] = []
     foot = len(frame.marks) * ROW + 6
-    for row, mark in enumerate(frame.marks):
-        rule = _on_steps(frame, [{"step": mark.step}]).mark_rule(
-            color=TONE[mark.look], strokeDash=DASH[mark.look], strokeWidth=1.6
-        )
-        layers.append(rule.encode(y=alt.value(row * ROW + 2), y2=alt.value(foot)))
-    for row, mark in enumerate(frame.marks):
-        place = (mark.step - frame.span[0]) / max(frame.span[1] - frame.span[0], 1e-300) * frame.width
-        left = place + 7 * len(mark.label) > frame.width + 8 and place > frame.width / 2
-        base = _on_steps(frame, [{"step": mark.step, "label": mark.label}])
-        base = base.encode(text="label:N", y=alt.value(row * ROW + 8))
-        look: dict[str, Any] = {"align": "right" if left else "left", "dx": -5 if left else 5, "baseline": "middle"}
-        look |= {"fontSize": 12, "fontWeight": "normal" if mark.look in ("event", "attempt") else "bold"}
-        # a halo first, so that no line runs through the words
-        layers.append(base.mark_text(**look, color=PAPER, stroke=PAPER, strokeWidth=4))
-        layers.append(base.mark_text(**look, color=TONE[mark.look]))
-    return alt.layer(*layers).properties(width=frame.width, height=foot - 4, view=alt.ViewConfig(stroke=None))
+    rows = [_label(frame, mark, row) for row, mark in enumerate(frame.marks)]
+    base = _on_steps(frame, rows)
+    across = alt.Scale(domain=[0, foot], range=[0, foot])
+    rule = _rules(base).encode(y=alt.Y("top:Q", scale=across, axis=None), y2="foot:Q")
+    words = base.encode(text="label:N", y=alt.Y("middle:Q", scale=across, axis=None))
+    look: dict[str, Any] = {key: alt.ExprRef(f"datum.{key}") for key in ("align", "dx", "fontWeight")}
+    look |= {"baseline": "middle", "fontSize": 12}
+    # a halo first, so that no line runs through the words
+    halo = words.mark_text(**look, color=PAPER, stroke=PAPER, strokeWidth=4)
+    layers = [rule, halo, words.mark_text(**look).encode(color=alt.Color("tone:N", scale=None))]
+    return {**_joined(layers, frame.width, foot), "view": {"stroke": None}}
 
 
-def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> Any:
+def _joined(layers: Sequence[Any], width: int, height: int) -> dict[str, Any]:
+    specs = [layer.to_dict(validate=False, context={"top_level": False}) for layer in layers]
+    return {"layer": specs, "width": width, "height": height}
+
+
+def _label(frame: Frame, mark: Marker, row: int) -> dict[str, Any]:
+    place = (mark.step - frame.span[0]) / max(frame.span[1] - frame.span[0], 1e-300) * frame.width
+    left = place + 7 * len(mark.label) > frame.width + 8 and place > frame.width / 2
+    return {
+        **_mark(mark),
+        "label": mark.label,
+        "top": row * ROW + 2,
+        "middle": row * ROW + 8,
+        "foot": len(frame.marks) * ROW + 6,
+        "align": "right" if left else "left",
+        "dx": -5 if left else 5,
+        "fontWeight": "normal" if mark.look in ("event", "attempt") else "bold",
+    }
+
+
+def _mark(mark: Marker) -> dict[str, Any]:
+    return {"step": mark.step, "tone": TONE[mark.look], "dash": DASH[mark.look]}
+
+
+def _rules(base: Any) -> Any:
+    """Vertical lines, each with the tone and dash of its row."""
+    drawn = base.mark_rule(strokeWidth=1.6, strokeDash=alt.ExprRef("datum.dash"))
+    return drawn.encode(color=alt.Color("tone:N", scale=None))
+
+
+def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> dict[str, Any]:
     """One metric: its range before, abandoned attempts dashed, the run as it stands, the marks, what is no number."""
     stands = standing(curve, frame.attempts)
     found = [f["onset_step"] for f in frame.incident.get("findings", []) if f["metric"] == curve.name]
@@ -84,9 +113,7 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> Any:
     points_too = {"size": 22, "color": LINE} if len(current) <= 60 else False
     line = _on_steps(frame, current, lowest).mark_line(color=LINE, strokeWidth=1.5, clip=True, point=points_too)
     layers.append(line.encode(y=y, detail="part:N"))
-    for mark in frame.marks:
-        rule = _on_steps(frame, [{"step": mark.step}], lowest)
-        layers.append(rule.mark_rule(color=TONE[mark.look], strokeDash=DASH[mark.look], strokeWidth=1.6))
+    layers.append(_rules(_on_steps(frame, [_mark(mark) for mark in frame.marks], lowest)))
     layers += _odd_marks(frame, odd, height, lowest)
     notes += [f"{'×' if name == 'NaN' else '▲' if name == 'Infinity' else '▼'} {name}" for name in _names(odd)]
     text = plain(curve.name, 60) + (f" ({plain(curve.unit, 20)})" if curve.unit else "")
@@ -94,7 +121,7 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> Any:
     title |= {"fontSize": 13, "color": INK}
     if notes:
         title |= {"subtitle": " · ".join(notes), "subtitleColor": MUTED, "subtitleFontSize": 11}
-    return alt.layer(*layers).properties(width=frame.width, height=height, title=alt.TitleParams(**title))
+    return {**_joined(layers, frame.width, height), "title": alt.TitleParams(**title).to_dict()}
 
 
 def points(curve: Curve, chosen: NDArray[np.bool_], span: tuple[float, float], pixels: int) -> tuple[Rows, Rows]:
@@ -119,7 +146,9 @@ def _on_steps(frame: Frame, rows: Rows, axis: bool = False) -> Any:
     """A chart of `rows` on the common step axis; every layer of a panel must want the same axis, else Vega drops it."""
     ticks = alt.Axis(format=",.12~r", title="step", tickCount=5, grid=False) if axis else None
     x = alt.X("step:Q", scale=alt.Scale(domain=list(frame.span), nice=False, zero=False), axis=ticks)
-    return alt.Chart(alt.InlineData(values=rows)).encode(x=x)
+    name = f"rows{len(frame.data)}"
+    frame.data[name] = rows
+    return alt.Chart(alt.NamedData(name=name)).encode(x=x)
 
 
 def _level_before(incident: IncidentDoc, name: str) -> float | None:

@@ -37,11 +37,9 @@ def draw(
 ) -> Picture:
     """The picture of one incident. Raises ValueError without a curve."""
     alt = describe(incident, curves)
-    drawn = [
-        inline(svg(incident_chart(incident, curves, events, attempts, width)), f"{incident['id']}-{width}", alt)
-        for width in (NARROW, WIDE)
-    ]
-    return Picture(drawn[0], drawn[1], alt)
+    charts = {w: incident_chart(incident, curves, events, attempts, width=w, titled=False) for w in (NARROW, WIDE)}
+    narrow, wide = (inline(svg(chart), f"{incident['id']}-{width}", alt) for width, chart in charts.items())
+    return Picture(narrow, wide, alt)
 
 
 def describe(incident: IncidentDoc, curves: Sequence[Curve]) -> str:

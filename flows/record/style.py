@@ -27,7 +27,7 @@ figure{margin:10px 0}svg{width:100%;height:auto;display:block}.wide{display:none
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:4px 10px 4px 0;border-bottom:1px solid var(--grid)}
 td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-td{overflow-wrap:anywhere;min-width:5em}
+td{overflow-wrap:break-word;max-width:24em}
 pre{background:var(--card);border:1px solid var(--grid);padding:8px;white-space:pre-wrap;overflow-wrap:anywhere;
 font-size:.86rem;margin:.4em 0}
 ol,ul{padding-left:1.3em;margin:.3em 0}li{margin:.35em 0}

@@ -9,7 +9,7 @@ from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
 from flows.sources.delimited import open_tables
 from flows.sources.jsonl import first_objects, open_lines, parse_line
 from flows.sources.parquet import MAGIC, open_parquet
-from flows.sources.streams import BLOCK_BYTES, head, open_file
+from flows.sources.streams import head, open_file
 from flows.sources.trainer_state import looks_like_history, newest, open_history, run_name
 
 _BINARY = {
@@ -83,6 +83,9 @@ def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> 
         raise refuse(path, "nothing but blank lines", "name the log of a run that has begun")
     if looks_like_history(text.decode("utf-8", "replace")):
         return [open_history(path, name, target, step_key)]
+    if b"\n" not in text and len(text) > MAX_LINE_BYTES:
+        what = f"the line is longer than {MAX_LINE_BYTES >> 20} MB"
+        raise refuse(path, what, "write one JSON object or one row of values a line", 1)
     if _holds_objects(path, text):
         return [open_lines(path, _stem(path, run), target, step_key)]
     tables = open_tables(path, _stem(path, run), target, step_key)
@@ -109,20 +112,15 @@ def _holds_objects(path: Path, text: bytes) -> bool:
     if text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         if next(first_objects(text), None) is not None:
             return True
-        _explain_object(path, text)
+        raise _no_objects(path, text)
     return next(first_objects(text), None) is not None and b'{"tracker"' in text
 
 
-def _explain_object(path: Path, text: bytes) -> None:
-    """A file that begins with a brace, but has no whole line that is an object: say why."""
+def _no_objects(path: Path, text: bytes) -> BadInput:
+    """Why a file that begins with a brace has no line that is an object with metrics."""
     line = text.lstrip().split(b"\n")[0]
     mend = 'write one object a line, such as {"step": 1, "loss": 2.5}'
-    if b"\n" not in text and len(text) >= BLOCK_BYTES:
-        text = head(path, MAX_LINE_BYTES + 1)
-        if b"\n" not in text:
-            raise refuse(path, f"the line is longer than {MAX_LINE_BYTES >> 20} MB", mend, 1)
-        return
     item, _ = parse_line(line)
     if item is not None:
-        raise refuse(path, "JSON, but no metrics of a run", mend, 1)
-    raise refuse(path, "no JSON object on the first line, and no log_history", mend, 1)
+        return refuse(path, "JSON, but no metrics of a run", mend, 1)
+    return refuse(path, "no JSON object on the first line, and no log_history", mend, 1)

@@ -147,7 +147,7 @@ class ObjectRows:
             try:
                 return float(value)
             except OverflowError:
-                return math.copysign(math.inf, value)
+                return math.inf if value > 0 else -math.inf
         if isinstance(value, str):
             special = NONFINITE.get(value.strip().lower())
             if special is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import polars as pl
 
+from flows.errors import BadInput
 from flows.records import SAMPLE_SCHEMA, Batch, Description
 from flows.sources.contract import MAX_BATCH_ROWS, MAX_METRICS, refuse
 from flows.sources.cursor import decode
@@ -48,11 +49,11 @@ class Parquet:
         with open_file(self.path) as file:
             table = _open(self.path, file)
             shape = _shape(self.path, table, self.wanted)
-            restart = bool(cursor) and not _goes_on(table, shape, state)
+            restart = bool(cursor) and not _goes_on(self.path, table, shape, state)
             state = {} if restart else state
             done, names = int(state.get("rows", 0)), set[str]()
             first: dict[str, Any] = {name: state[name] for name in ("first", "headed") if name in state}
-            for part in _parts(table, shape, done):
+            for part in _parts(self.path, table, shape, done):
                 start, last = part.head(_marked(shape)), part.tail(_marked(shape))
                 first = first or {"first": _digest(start), "headed": len(start)}
                 notes: Counter[str] = Counter()
@@ -94,7 +95,7 @@ def _open(path: Path, file: BinaryIO) -> "pq.ParquetFile":
         table = pq.ParquetFile(file, metadata=table.metadata, pre_buffer=False, buffer_size=buffer)
         names = table.schema_arrow.names
     except (pa.ArrowException, OSError) as error:
-        raise refuse(path, f"a broken Parquet file ({str(error)[:120]})", "write it again") from None
+        raise _broken(path, error) from None
     meta = table.metadata
     if len(names) > MAX_METRICS:
         raise refuse(path, f"{len(names):,} columns, more than {MAX_METRICS:,}", "log one column a quantity")
@@ -106,10 +107,14 @@ def _open(path: Path, file: BinaryIO) -> "pq.ParquetFile":
     return table
 
 
+def _broken(path: Path, error: Exception) -> BadInput:
+    return refuse(path, f"a broken Parquet file ({str(error)[:120]})", "write it again")
+
+
 def _shape(path: Path, table: "pq.ParquetFile", wanted: str | None) -> Shape:
     schema = _schema(table)
     times = [name for name in schema if name.lower() in TIME_KEYS]
-    first = next(_slices(table, times, 0, _MARKED_ROWS), None) if times else None
+    first = next(_slices(path, table, times, 0, _MARKED_ROWS), None) if times else None
     shape = shape_of(schema, first if first is not None else pl.DataFrame({}), wanted)
     columns = ", ".join(table.schema_arrow.names[:12])
     if wanted is not None and shape.step_key != wanted:
@@ -133,7 +138,7 @@ def _schema(table: "pq.ParquetFile") -> dict[str, pl.DataType]:
     return dict(frame.schema)
 
 
-def _slices(table: "pq.ParquetFile", columns: list[str], done: int, size: int) -> Iterator[pl.DataFrame]:
+def _slices(path: Path, table: "pq.ParquetFile", columns: list[str], done: int, size: int) -> Iterator[pl.DataFrame]:
     """Rows behind the first `done`, at most `size` a slice, of these columns."""
     meta, skip = table.metadata, done
     groups: list[int] = []
@@ -142,20 +147,32 @@ def _slices(table: "pq.ParquetFile", columns: list[str], done: int, size: int) -
             groups.append(group)
         else:
             skip -= meta.row_group(group).num_rows
-    for part in table.iter_batches(batch_size=size, row_groups=groups, columns=columns) if groups else ():
-        frame = pl.from_arrow(part)
-        assert isinstance(frame, pl.DataFrame)
+    for frame in _read(path, table, groups, columns, size) if groups else ():
         if skip < len(frame):
             yield frame.slice(skip)
         skip = max(0, skip - len(frame))
 
 
-def _parts(table: "pq.ParquetFile", shape: Shape, done: int) -> Iterator[pl.DataFrame]:
+def _read(
+    path: Path, table: "pq.ParquetFile", groups: list[int], columns: list[str], size: int
+) -> Iterator[pl.DataFrame]:
+    import pyarrow as pa
+
+    try:
+        for part in table.iter_batches(batch_size=size, row_groups=groups, columns=columns, use_threads=False):
+            frame = pl.from_arrow(part)
+            assert isinstance(frame, pl.DataFrame)
+            yield frame
+    except (pa.ArrowException, OSError) as error:
+        raise _broken(path, error) from None
+
+
+def _parts(path: Path, table: "pq.ParquetFile", shape: Shape, done: int) -> Iterator[pl.DataFrame]:
     width = 1 if shape.value is not None else len(shape.metrics)
-    return _slices(table, list(shape.read), done, max(1, MAX_BATCH_ROWS // width))
+    return _slices(path, table, list(shape.read), done, max(1, MAX_BATCH_ROWS // width))
 
 
-def _goes_on(table: "pq.ParquetFile", shape: Shape, state: dict[str, Any]) -> bool:
+def _goes_on(path: Path, table: "pq.ParquetFile", shape: Shape, state: dict[str, Any]) -> bool:
     """Whether the rows that were read still stand at the beginning, by its first and its last ones."""
     done, marked = int(state.get("rows", 0)), int(state.get("marked", 0))
     if state.get("step_key") != shape.step_key or done > table.metadata.num_rows:
@@ -163,15 +180,15 @@ def _goes_on(table: "pq.ParquetFile", shape: Shape, state: dict[str, Any]) -> bo
     if done == 0:
         return True
     columns = list(shape.read)
-    first = _rows_between(table, columns, 0, int(state.get("headed", 0)))
-    last = _rows_between(table, columns, done - marked, done)
+    first = _rows_between(path, table, columns, 0, int(state.get("headed", 0)))
+    last = _rows_between(path, table, columns, done - marked, done)
     return _digest(first) == state.get("first") and _digest(last) == state.get("last")
 
 
-def _rows_between(table: "pq.ParquetFile", columns: list[str], start: int, stop: int) -> pl.DataFrame:
+def _rows_between(path: Path, table: "pq.ParquetFile", columns: list[str], start: int, stop: int) -> pl.DataFrame:
     size = max(stop - start, 65_536 // max(len(columns), 1))
     found: list[pl.DataFrame] = []
-    for part in _slices(table, columns, start, size):
+    for part in _slices(path, table, columns, start, size):
         found.append(part)
         if sum(map(len, found)) >= stop - start:
             break

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from flows.errors import BadInput, SourceUnavailable
-from flows.sources.contract import refuse
+from flows.sources.contract import MAX_LINE_BYTES, refuse
 
 BLOCK_BYTES = 1 << 20
 FREE_EXPANSION = 16 << 20  # below this any ratio is harmless
@@ -31,14 +31,17 @@ def open_file(path: Path) -> BinaryIO:
         raise SourceUnavailable(f"{path}: cannot be opened ({error.strerror}); is the file system there?") from None
 
 
-def head(path: Path, size: int = BLOCK_BYTES) -> bytes:
-    """The first `size` bytes, decompressed."""
-    found = b""
+def head(path: Path) -> bytes:
+    """How the file begins, decompressed: BLOCK_BYTES of it, or more if its first line is longer than that.
+
+    Without a newline in it there is none within MAX_LINE_BYTES, or in the whole file.
+    """
+    found = bytearray()
     for block in blocks(path):
         found += block
-        if len(found) >= size:
+        if len(found) > MAX_LINE_BYTES or (len(found) >= BLOCK_BYTES and b"\n" in found):
             break
-    return found[:size]
+    return bytes(found)
 
 
 def blocks(path: Path, offset: int = 0) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """Answers of every detector to the samples that are new in a pass."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,14 +8,15 @@ import numpy as np
 import polars as pl
 
 from detectors import groups
-from detectors.chunk import LOOKBACK
 from detectors.finding import Answer, Finding, NotChecked, Recovery
 from detectors.noise import CHUNK
+from detectors.schedule import restarted
 from detectors.silence import pace, silent_since
+from detectors.window import LOOKBACK
 from flows.records import Attempt
 from flows.stages.joint import Key, Line, judge_evals
 from flows.stages.memory import Memory
-from flows.stages.metric import judge_metric, seed
+from flows.stages.metric import arrays, judge_metric, seed
 from flows.stages.runstate import RunState
 from flows.store import Store
 
@@ -62,21 +63,15 @@ def collect(
         each = by_number[attempt]
         out.say(attempt, _evals(store, run, parts, remembered, metrics, each, state))
         if blocks:
-            said, state.groups[str(attempt)] = groups.scan(
-                blocks, _cadence(memories, blocks), state.groups.get(str(attempt), {})
-            )
+            said, state.groups[str(attempt)] = groups.scan(blocks, state.groups.get(str(attempt), {}))
             out.say(attempt, said)
         if attempt not in state.begun:
             state.begun.append(attempt)
             out.say(attempt, _rewind(each, rows) if each.parent is not None else [])
+            rates = [name for name in names if metrics[name][0] == "learning_rate"]
+            out.say(attempt, _rates_after_restart(store, run, each, rates, parts, out))
     _listen(parts, metrics, out.memories, state, heard_until, out)
     return out
-
-
-def _cadence(memories: Mapping[str, Memory], names: Iterable[str]) -> float:
-    """Median steps between samples of the first of these metrics."""
-    step = memories[min(names)].step
-    return float(np.median(np.diff(step))) if len(step) > 1 else 1.0
 
 
 def _memories(
@@ -163,6 +158,23 @@ def _rewind(attempt: Attempt, rows: pl.DataFrame) -> list[Answer]:
     return [found, Recovery("lineage", "", episode, known)]
 
 
+def _rates_after_restart(
+    store: Store, run: str, attempt: Attempt, rates: Sequence[str], parts: Mapping[Key, pl.DataFrame], out: Answers
+) -> list[Answer]:
+    """The learning rate of a new attempt against its parent's at the same steps."""
+    said: list[Answer] = []
+    if attempt.parent is None:
+        return said
+    for name in rates:
+        key = (name, attempt.parent)
+        data = store.judge_states(run, [name]).get(key)
+        parent = out.memories.get(key) or (Memory.load(data) if data else None)
+        if parent is not None:
+            step, value, _ = arrays(parts[attempt.attempt, name])
+            said += restarted(parent.step, parent.value, step, value, name)
+    return said
+
+
 def _listen(
     parts: Mapping[Key, pl.DataFrame],
     metrics: Mapping[str, tuple[str, str]],
@@ -191,7 +203,10 @@ def _listen(
     state.clock = newest
     if state.silent is not None and parts:
         first = min(float(part["step"].min()) for part in parts.values())  # type: ignore[arg-type]
-        out.say(state.silent["attempt"], [Recovery("silence", state.silent["metric"], state.silent["episode"], first)])
+        out.say(
+            state.silent["attempt"],
+            [Recovery("silence", state.silent["metric"], state.silent["episode"], max(first, state.silent["step"]))],
+        )
         state.silent = None
     if newest is None or heard_until is None or state.silent is not None:
         return

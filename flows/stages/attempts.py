@@ -7,7 +7,7 @@ are held until the next rows tell; so the result depends on the rows alone, not 
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,7 +58,7 @@ def assign(rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> pl.D
         if back is None:
             break
         rows = rows[back:]
-        verdict, seen = _decide(rows, tracker)
+        verdict = _decide(rows, tracker)
         if verdict is None and not final:
             tracker.held = rows.with_columns(pl.col("logged_at").dt.to_string("iso:strict")).rows()
             break
@@ -95,7 +95,7 @@ def _first_back(rows: pl.DataFrame, tracker: Tracker) -> int | None:
 def _forward(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
     """Rows that only go forward; they count for their metrics."""
     if not tracker.attempts and len(rows):
-        tracker.attempts = [Attempt(0, float(rows["step"].min()), None, "start")]  # type: ignore[arg-type]
+        tracker.attempts = [Attempt(0, float(rows["step"][0]), None, "start")]
     for name, count, high, last in (
         rows.group_by("name")
         .agg(pl.len().alias("n"), pl.col("step").max().alias("h"), pl.col("step").last().alias("l"))
@@ -115,8 +115,8 @@ def _stored(rows: pl.DataFrame, tracker: Tracker, *, late: bool) -> pl.DataFrame
     return rows.with_columns(attempt=pl.lit(attempt, pl.Int32), late=pl.lit(late)).select(list(STORED_SCHEMA))
 
 
-def _decide(rows: pl.DataFrame, tracker: Tracker) -> tuple[bool | None, int]:
-    """Whether the first row begins a new attempt: True, False, or None while more rows must tell; and rows looked at."""
+def _decide(rows: pl.DataFrame, tracker: Tracker) -> bool | None:
+    """Whether the first row begins a new attempt: True, False, or None while more rows must tell."""
     total = sum(m[0] for m in tracker.metrics.values())
     votes: dict[str, str] = {}
     last: dict[str, float] = {}
@@ -135,10 +135,10 @@ def _decide(rows: pl.DataFrame, tracker: Tracker) -> tuple[bool | None, int]:
             no += known[0] * ((new == "no") - (vote == "no"))
             votes[name] = new
         if 2 * yes > total:
-            return True, seen
+            return True
         if 2 * no >= total or seen > MOST_HELD:
-            return False, seen
-    return None, seen
+            return False
+    return None
 
 
 def _steps(rows: pl.DataFrame) -> Iterator[tuple[float, str]]:

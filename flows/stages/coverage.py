@@ -7,9 +7,9 @@ import polars as pl
 
 from detectors.noise import NEEDED
 from detectors.suite import BY_ROLE, STATISTICAL, detectors_of
+from flows.stages.document import CHECKED
 from flows.stages.memory import Memory
 
-CHECKED = "checked"
 # the checks that a large run is expected to have, whether or not it logs what they need
 EXPECTED = (
     "loss",

@@ -115,5 +115,3 @@ def _value(row: dict[str, Any]) -> float | str | None:
     if value is None or math.isfinite(value):
         return None if value is None else float(value)
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-

@@ -33,18 +33,16 @@ def judge_evals(
     train = next(
         (name for name, role in roles.items() if role == "loss" and (attempt, name) in {*parts, *remembered}), None
     )
-    if train is None:
-        return []
-    step, value = _joined(parts, remembered, (attempt, train))
+    step, value = _joined(parts, remembered, (attempt, train)) if train else (np.empty(0), np.empty(0))
     said: list[Answer] = []
     for name in (name for name, role in roles.items() if role == "eval_loss"):
         mine = state.get(name, {})
         rows = parts.get((attempt, name))
         fresh = [] if rows is None else zip(*arrays(rows)[:2], strict=True)
         waiting = [*mine.get("waiting", []), *((float(s), float(v)) for s, v in fresh)]
-        if not waiting or not len(step):
+        if not waiting:
             continue
-        ripe = [(s, v) for s, v in waiting if s <= step[-1]]
+        ripe = [(s, v) for s, v in waiting if len(step) and s <= step[-1]]
         found, after = overfit.scan(
             [overfit.Anchor(s, v, *_train_at(step, value, s)) for s, v in ripe], name, mine.get("state", {})
         )

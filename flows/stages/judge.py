@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 
 from detectors.cause import Pattern
-from detectors.finding import Finding, Recovery
-from flows.incidents import Incident, Transition, fold, may_change, superseded, transitions
-from flows.incidents.incident import episode_of, finding_row, incident_from_rows, incident_row
-from flows.records import Attempt
+from detectors.finding import Recovery
+from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
+from flows.incidents.incident import finding_row, incident_from_rows, incident_row
+from flows.records import Attempt, Event
 from flows.stages.answers import Answers, collect
 from flows.stages.coverage import coverage
 from flows.stages.runstate import RunState
@@ -123,7 +123,8 @@ def _folded(
     playbook: Sequence[Pattern],
 ) -> list[Incident]:
     """Incidents of every attempt that has live answers; drops from the state what cannot change any more."""
-    events = store.events(run)
+    restarts = [Event("restart", a.first_step, source="detected") for a in attempts if a.parent is not None]
+    events = [*store.events(run), *restarts]
     metrics = store.metrics(run)
     roles = set(metrics["role"])
     horizon = max([0.0, *metrics["last_step"].drop_nulls()])
@@ -148,10 +149,8 @@ def _folded(
             valid_until=each.valid_until,
         )
         out += incidents
-        live = [i for i in incidents if may_change(i, reach)]
-        state.live += [i.id for i in live]
-        episodes = {e for i in live for e in i.episodes()}
-        state.answers[each.attempt] = [a for a in answers if episode_of(a) in episodes]
+        state.live += [i.id for i in incidents if may_change(i, reach)]
+        state.answers[each.attempt] = remembered(answers, incidents, reach)
     return out
 
 

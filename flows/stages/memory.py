@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from detectors.chunk import LOOKBACK
 from detectors.noise import CHUNK
 from detectors.series import Array
+from detectors.window import LOOKBACK
 
 FORMAT = 1
 
@@ -25,7 +25,7 @@ def _none() -> Array:
 
 @dataclass
 class Memory:
-    """`first` is the sample index of element 0 of the arrays, `start` the last whole chunk, `judged` the next index to speak of."""
+    """`first` is the sample index of element 0 of the arrays, `start` the last whole chunk, `judged` the next to speak of."""
 
     first: int = 0
     start: int = 0
@@ -56,7 +56,7 @@ class Memory:
 
     def dump(self) -> bytes:
         """Bytes: a line of JSON, then the three arrays."""
-        head = {"format": FORMAT, "first": self.first, "start": self.start, "judged": self.judged}
+        head: dict[str, Any] = {"format": FORMAT, "first": self.first, "start": self.start, "judged": self.judged}
         head |= {"live": self.live, "sentinels": self.sentinels, "states": self.states}
         text = json.dumps(head, default=_encode).encode()
         return text + b"\n" + np.concatenate([self.step, self.value, self.seconds]).astype("<f8").tobytes()

@@ -60,12 +60,16 @@ def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, gro
     """
     memory = Memory()
     if parent is not None:
-        memory.first = memory.start = max(0, parent.end - len(tail)) // CHUNK * CHUNK
+        memory.first = max(0, parent.end - len(tail)) // CHUNK * CHUNK
+        # the older part is lookback only: judging it without any would start every baseline cold
+        memory.start = memory.judged = memory.first + max(0, len(tail) - CHUNK) // CHUNK * CHUNK
         memory.live, memory.states = (
             parent.live,
             carried(parent.states, float(tail["step"][0]) if len(tail) else np.inf),
         )
     judge_metric(memory, tail, name=name, role=role, group=group)
+    if "throughput" in memory.states:  # the first step of a launch compiles
+        memory.states["throughput"] = {**memory.states["throughput"], "launch": memory.end}
     return memory
 
 

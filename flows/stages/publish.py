@@ -5,16 +5,19 @@ The same store gives the same bytes. Each file appears whole or not at all (writ
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.messages.document import IncidentDoc, RunDoc, severity_number
 from flows.record.verdict import ranked
 from flows.stages.document import curves_of, incidents_of, run_document
 from flows.store import Store
+
+if TYPE_CHECKING:
+    from flows.record.pictures import Picture
 
 MOST_CHARTS = 12
 
@@ -33,24 +36,47 @@ def publish(store: Store, run: str, out: Path, *, note: str = "", most_charts: i
 
     Raises LookupError for an unknown run, OSError where the folder cannot be written.
     """
-    from flows.record.charts import incident_chart, png
+    from flows.record.charts import png
     from flows.record.page import page
-    from flows.record.pictures import Picture, draw
 
     document = run_document(store, run)
-    events, attempts = store.events(run), store.attempts(run)
     folder = out / folder_name(run)
     folder.mkdir(parents=True, exist_ok=True)
-    pictures: dict[tuple[str, str], Picture] = {}
-    charts: dict[str, Path] = {}
-    for incident in charted(document, most_charts):
-        curves = curves_of(store, run, incident)
-        if curves:
-            pictures[run, incident["id"]] = draw(incident, curves, events, attempts)
-            charts[incident["id"]] = folder / f"{folder_name(incident['id'])}.png"
-            _write(charts[incident["id"]], png(incident_chart(incident, curves, events, attempts)))
+    drawn = drawings(store, document, most_charts)
+    charts = {name: folder / f"{folder_name(name)}.png" for name in drawn}
+    for name, (_, chart) in drawn.items():
+        _write(charts[name], png(chart))
+    pictures = {(run, name): picture for name, (picture, _) in drawn.items()}
     _write(folder / "index.html", page([document], pictures, note).encode())
     return Published(folder / "index.html", charts, document)
+
+
+def write_page(store: Store, documents: Sequence[RunDoc], path: Path) -> None:
+    """One page of several runs, with the pictures of their gravest incidents inside. Raises OSError."""
+    from flows.record.page import page
+
+    pictures = {
+        (each["run"], name): picture
+        for each in documents
+        for name, (picture, _) in drawings(store, each, MOST_CHARTS).items()
+    }
+    _write(path, page(documents, pictures).encode())
+
+
+def drawings(store: Store, document: RunDoc, most: int) -> dict[str, tuple["Picture", dict[str, Any]]]:
+    """By incident id: the picture for a page and the chart it is drawn from."""
+    from flows.record.charts import incident_chart
+    from flows.record.pictures import draw
+
+    run = document["run"]
+    events, attempts = store.events(run), store.attempts(run)
+    out: dict[str, tuple[Picture, dict[str, Any]]] = {}
+    for incident in charted(document, most):
+        curves = curves_of(store, run, incident)
+        if curves:
+            drawn = draw(incident, curves, events, attempts)
+            out[incident["id"]] = (drawn, incident_chart(incident, curves, events, attempts))
+    return out
 
 
 def charted(document: RunDoc, most: int = MOST_CHARTS) -> list[IncidentDoc]:

@@ -2,6 +2,7 @@
 
 from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits
+from flows.store.snapshot import connect
 from flows.store.store import Lease, Store, open_store
 
-__all__ = ["Answer", "Appended", "Lease", "Limits", "Store", "Unjudged", "open_store"]
+__all__ = ["Answer", "Appended", "Lease", "Limits", "Store", "Unjudged", "connect", "open_store"]

@@ -4,7 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -118,10 +118,8 @@ def told_as_ours(path: Path | None) -> Iterator[None]:
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
-    try:
+    with suppress(duckdb.Error):  # the failure that brought us here may have ended the transaction already
         connection.execute("ROLLBACK")
-    except duckdb.Error:
-        pass  # the failure that brought us here has ended the transaction already
 
 
 @cache

@@ -17,6 +17,8 @@ TRACKS = {"metric_id": pl.Int32, "attempt": pl.Int32, "samples": pl.Int64} | dic
     ("first_step", "last_step", "last_value"), pl.Float64
 )
 
+_EMPTY = pl.DataFrame(schema={"metric_id": pl.Int32, "attempt": pl.Int32, "step": pl.Float64, "value": pl.Float64})
+
 # stored values (KEY, value) and remembered ones (KEY, value, ordinal) of the keys asked for
 Lookup = Callable[[pl.DataFrame], tuple[pl.DataFrame, pl.DataFrame]]
 
@@ -32,7 +34,7 @@ class Change:
 
 
 def change(rows: pl.DataFrame, tracks: pl.DataFrame, lookup: Lookup) -> Change:
-    """Sort out `rows` (KEY, value and any other columns) against the stored `tracks`; `lookup` is asked only if needed."""
+    """Sort out `rows` (KEY, value, any other columns) against the stored `tracks`; `lookup` is asked only if needed."""
     code, keys = _codes(rows)
     marks = keys.join(tracks, on=TRACK, how="left", maintain_order="left")
     order = np.argsort(code, kind="stable")
@@ -43,29 +45,28 @@ def change(rows: pl.DataFrame, tracks: pl.DataFrame, lookup: Lookup) -> Change:
     before[starts] = marks["last_step"].fill_null(-np.inf).to_numpy()[ordered[starts]]
     suspects = np.unique(ordered[step <= before])
     if not len(suspects):
-        return Change(rows, _empty(rows, KEY), _empty(rows, KEY), _advanced(marks, rows, order, starts))
+        return Change(rows, _EMPTY, _EMPTY, _advanced(marks[ordered[starts]], rows, order, starts))
     return _settled(rows, np.isin(code, suspects), tracks, lookup)
 
 
 def _codes(rows: pl.DataFrame) -> tuple[NDArray[np.integer], pl.DataFrame]:
-    """A small integer for each row's track, and the tracks by that integer."""
-    metric, attempt = rows["metric_id"].to_numpy(), rows["attempt"].to_numpy()
+    """An integer for each row's track, and the tracks by that integer."""
     if not len(rows):
         return np.empty(0, dtype=np.int64), rows.select(TRACK)
-    wide = (metric.astype(np.int64) << 32) | attempt.astype(np.int64)
-    low = int(metric.min())
-    span, attempts = int(metric.max()) - low + 1, int(attempt.max()) - int(attempt.min()) + 1
-    if span * attempts <= 1 << 16:  # a 16-bit stable sort is a radix sort
-        small = ((metric - low) * attempts + (attempt - attempt.min())).astype(np.uint16)
-        present = np.flatnonzero(np.bincount(small, minlength=span * attempts))
-        dense = np.zeros(span * attempts, dtype=np.uint16)
-        dense[present] = np.arange(len(present))
-        keys = (((present // attempts + low) << 32) | (present % attempts + int(attempt.min()))).astype(np.int64)
-        code: NDArray[np.integer] = dense[small]
-    else:
-        keys, code = np.unique(wide, return_inverse=True)
-    frame = pl.DataFrame({"metric_id": (keys >> 32).astype(np.int32), "attempt": (keys & 0xFFFFFFFF).astype(np.int32)})
-    return code, frame
+    metric, attempt = rows["metric_id"].to_numpy(), rows["attempt"].to_numpy()
+    metrics, first, last = int(metric.max()) + 1, int(attempt.min()), int(attempt.max())
+    if metrics * (last - first + 1) <= 1 << 16:  # a stable sort of 16 bits is a radix sort
+        code = metric.astype(np.uint16)
+        if last > first:
+            code += ((attempt - first) * metrics).astype(np.uint16)
+        every = np.arange(metrics * (last - first + 1))
+        return code, _tracks_of(every % metrics, every // metrics + first)
+    keys, wide = np.unique((metric.astype(np.int64) << 32) | attempt.astype(np.int64), return_inverse=True)
+    return wide, _tracks_of(keys >> 32, keys & 0xFFFFFFFF)
+
+
+def _tracks_of(metric: NDArray[np.int64], attempt: NDArray[np.int64]) -> pl.DataFrame:
+    return pl.DataFrame({"metric_id": metric.astype(np.int32), "attempt": attempt.astype(np.int32)})
 
 
 def _advanced(
@@ -91,7 +92,7 @@ def _settled(rows: pl.DataFrame, suspect: NDArray[np.bool_], tracks: pl.DataFram
     doubtful = numbered.filter(pl.Series(suspect))
     keys = doubtful.select(KEY).unique()
     known = keys.join(tracks, on=TRACK, how="inner").filter(pl.col("step") <= pl.col("last_step")).select(KEY)
-    stored, remembered = lookup(known) if len(known) else (_empty(rows, [*KEY, "value"]), _empty(rows, KEY))
+    stored, remembered = lookup(known) if len(known) else (_EMPTY, _EMPTY)
     grouped = _grouped(doubtful, stored)
     fresh = grouped.filter(pl.col("_at") >= 0).select(pl.col("_at").cast(pl.UInt32), last="last")
     kept = (
@@ -161,9 +162,3 @@ def _marks_after(kept: pl.DataFrame, updates: pl.DataFrame, tracks: pl.DataFrame
         )
         .cast(TRACKS)  # type: ignore[arg-type]
     )
-
-
-def _empty(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    extra = {name: pl.Float64 for name in columns if name == "value"}
-    schema = {"metric_id": pl.Int32, "attempt": pl.Int32, "step": pl.Float64, **extra}
-    return pl.DataFrame(schema=schema)

@@ -59,6 +59,7 @@ def save(
     connection: duckdb.DuckDBPyConnection,
     run: str,
     now: datetime,
+    *,
     findings: Iterable[Row],
     incidents: Iterable[Row],
     deliveries: Iterable[Row],
@@ -73,7 +74,8 @@ def save(
     if len(said):
         with given(connection, given=said):
             connection.execute(
-                "DELETE FROM coverage WHERE run = $run AND (check_name, metric) IN (SELECT (check_name, metric) FROM given)",
+                "DELETE FROM coverage WHERE run = $run AND EXISTS (SELECT 1 FROM given g"
+                " WHERE g.check_name = coverage.check_name AND g.metric = coverage.metric)",
                 {"run": run},
             )
             connection.execute(statement("insert_coverage"), {"run": run, "now": now})

@@ -31,7 +31,7 @@ def this_process() -> Process:
 def _machine() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return f"{socket.gethostname()}/{uuid.getnode():x}"
 
@@ -64,6 +64,7 @@ def take(
     run: str,
     owner: str,
     token: str,
+    *,
     ttl_seconds: float,
     now: datetime,
     me: Process,
@@ -81,7 +82,8 @@ def take(
     end = now + timedelta(seconds=ttl_seconds)
     connection.execute("DELETE FROM leases WHERE run = ?", [run])
     connection.execute(
-        "INSERT INTO leases (run, owner, token, host, machine, pid, pid_started, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO leases (run, owner, token, host, machine, pid, pid_started, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [run, owner, token, me.host, me.machine, me.pid, me.started, end],
     )
     return end

@@ -1,7 +1,7 @@
 """The outbox: a message stays pending until its channel has given a receipt.
 
-The mark `sending_since` is set before a message leaves and cleared by its receipt or its failure. Found set, it was left by a
-kill in between: the message may have arrived, so sending it again is counted as a repeat. Its message_id stays the same.
+The mark `sending_since` is set before a message leaves and cleared by its receipt or its failure. Found set, it was
+left by a kill in between: the message may have arrived, so sending it again is counted as a repeat.
 """
 
 from datetime import datetime
@@ -37,8 +37,8 @@ def mark_delivered(connection: duckdb.DuckDBPyConnection, delivery_id: str, now:
     """The channel has given its receipt."""
     _known(connection, delivery_id)
     connection.execute(
-        "UPDATE deliveries SET state = 'delivered', delivered_at = $now, sending_since = NULL, next_try_at = NULL, error = NULL"
-        " WHERE delivery_id = $id AND state <> 'delivered'",
+        "UPDATE deliveries SET state = 'delivered', delivered_at = $now, sending_since = NULL, next_try_at = NULL,"
+        " error = NULL WHERE delivery_id = $id AND state <> 'delivered'",
         {"id": delivery_id, "now": now},
     )
 

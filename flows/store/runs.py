@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from flows.records import Attempt, Description, Event, Role
 from flows.store.connection import statement
 from flows.store.frames import given, number, rows, select
 
-_SEGMENT = {
+_SEGMENT: dict[str, Any] = {
     "attempt": pl.Int32, "source": pl.String, "first_step": pl.Float64, "valid_until": pl.Float64,
     "parent": pl.Int32, "reason": pl.String, "started_at": pl.Datetime("us"),
 }  # fmt: skip
@@ -49,44 +49,36 @@ def id_of(connection: duckdb.DuckDBPyConnection, run: str) -> int:
     raise BadInput(f"run {run!r}: not in the store. Known runs: {', '.join(names) or 'none yet'}.")
 
 
-def save_pull(
-    connection: duckdb.DuckDBPyConnection,
-    run_id: int,
-    cursor: str,
-    tracker: str,
-    attempts: Sequence[Attempt],
-    now: datetime,
+def save_pull_state(
+    connection: duckdb.DuckDBPyConnection, run_id: int, cursor: str, tracker: str, now: datetime
 ) -> None:
-    """Put down how far the pull came and which attempts it has seen."""
+    """Put down how far the pull came."""
     connection.execute("UPDATE runs SET pulled_at = ? WHERE run_id = ?", [now, run_id])
     connection.execute("DELETE FROM pull_states WHERE run_id = ?", [run_id])
     connection.execute("INSERT INTO pull_states (run_id, cursor, tracker) VALUES (?, ?, ?)", [run_id, cursor, tracker])
-    before = select(connection, "SELECT attempt, source, first_step, valid_until, parent, reason, started_at"
-                                " FROM segment_rows WHERE run_id = ? ORDER BY attempt", [run_id]).cast(_SEGMENT)  # type: ignore[arg-type]  # fmt: skip
+
+
+def save_segments(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: int,
+    attempts: Sequence[Attempt],
+    first_logged: Mapping[int, datetime | None],
+) -> None:
+    """Replace the attempts of a run; each keeps the earliest time that any batch (`first_logged`) heard of it."""
+    before = select(connection, statement("segments_of_run"), {"run_id": run_id})
     started = dict(before.select("attempt", "started_at").iter_rows())
     source = connection.execute("SELECT source FROM runs WHERE run_id = ?", [run_id]).fetchone()
-    after = pl.DataFrame(
-        [
-            {
-                "attempt": item.attempt, "source": source[0] if source else "", "first_step": item.first_step,
-                "valid_until": item.valid_until, "parent": item.parent, "reason": item.reason,
-                "started_at": started.get(item.attempt) or _first_logged(connection, run_id, item.attempt),
-            }
-            for item in sorted(attempts, key=lambda item: item.attempt)
-        ],
-        schema=_SEGMENT,
-    )  # fmt: skip
-    if not after.equals(before):
+    found = []
+    for item in sorted(attempts, key=lambda item: item.attempt):
+        times = [at for at in (started.get(item.attempt), first_logged.get(item.attempt)) if at is not None]
+        row = {"attempt": item.attempt, "source": source[0] if source else "", "first_step": item.first_step}
+        row |= {"valid_until": item.valid_until, "parent": item.parent, "reason": item.reason}
+        found.append(row | {"started_at": min(times, default=None)})
+    after = pl.DataFrame(found, schema=_SEGMENT)
+    if after.rows() != before.rows():
         connection.execute("DELETE FROM segment_rows WHERE run_id = ?", [run_id])
         with given(connection, given=after):
             connection.execute(statement("insert_segments"), {"run_id": run_id})
-
-
-def _first_logged(connection: duckdb.DuckDBPyConnection, run_id: int, attempt: int) -> datetime | None:
-    row = connection.execute(
-        "SELECT min(logged_at) FROM sample_rows WHERE run_id = ? AND attempt = ?", [run_id, attempt]
-    ).fetchone()
-    return row[0] if row else None
 
 
 def pull_state(connection: duckdb.DuckDBPyConnection, run: str) -> tuple[str | None, str | None]:

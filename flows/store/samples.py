@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import duckdb
+import numpy as np
 import polars as pl
 
 from flows.records import STORED_SCHEMA, Attempt, Role
 from flows.store.connection import statement
-from flows.store.dedupe import TRACKS, Change, change
+from flows.store.dedupe import KEY, TRACKS, Change, change
 from flows.store.frames import given, number, select
 
 UNJUDGED_SCHEMA: dict[str, pl.DataType] = {
@@ -50,9 +51,8 @@ def append(
 ) -> tuple[Appended, dict[str, int]]:
     """Store `rows` (STORED_SCHEMA) as the next batch; also returns how many values of each metric replaced another."""
     batch = 1 + number(connection, "SELECT coalesce(max(batch), 0) FROM batch_rows WHERE run_id = ?", [run_id])
-    names = rows["name"].unique(maintain_order=True)
-    ids = _metric_ids(connection, run_id, names, role_of)
-    found = change(_with_ids(rows, ids), _tracks(connection, run_id), lambda keys: _lookup(connection, run_id, keys))
+    keyed, ids = _with_ids(connection, run_id, rows, role_of)
+    found = change(keyed, _tracks(connection, run_id), lambda keys: _lookup(connection, run_id, keys))
     _write(connection, run_id, batch, found)
     connection.execute(
         "INSERT INTO batch_rows (run_id, batch, new_rows, appended_at) VALUES (?, ?, ?, ?)",
@@ -64,36 +64,32 @@ def append(
     return Appended(len(found.rows), len(again), batch), rewritten
 
 
-def _with_ids(rows: pl.DataFrame, ids: pl.DataFrame) -> pl.DataFrame:
-    coded = rows["name"].cast(pl.Enum(ids["name"])).to_physical()
-    missing = rows["step"].null_count() + int(rows["step"].is_nan().sum())
-    if missing:
-        raise ValueError(f"append: {missing} rows have no step; a source must not yield them")
-    return rows.select(
-        ids["metric_id"].gather(coded).alias("metric_id"),
-        "attempt",
-        "step",
-        "logged_at",
-        pl.col("value").fill_null(float("nan")),
-        "late",
-    )
+def _with_ids(
+    connection: duckdb.DuckDBPyConnection, run_id: int, rows: pl.DataFrame, role_of: Callable[[str], Role]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows with metric_id for their name; and metric_id, name of every metric of the run, new ones included."""
+    if missing := rows["step"].null_count() + int(rows["step"].is_nan().sum()) + rows["name"].null_count():
+        raise ValueError(f"append: {missing} rows have no step or no name; a source must not yield them")
+    ids = select(connection, "SELECT metric_id, name FROM metric_rows WHERE run_id = ? ORDER BY metric_id", [run_id])
+    coded = rows["name"].cast(pl.Enum(ids["name"]), strict=False).to_physical()
+    if coded.null_count():
+        fresh = rows["name"].filter(coded.is_null()).unique(maintain_order=True)
+        ids = pl.concat([ids, _add_metrics(connection, run_id, fresh, len(ids), role_of)])
+        coded = rows["name"].cast(pl.Enum(ids["name"])).to_physical()
+    # ids are given without a gap from 1 on, in the order of this list
+    metric_id = (coded.cast(pl.Int32) + 1).alias("metric_id")
+    value = pl.col("value").fill_null(float("nan"))
+    return rows.select(metric_id, "attempt", "step", "logged_at", value, "late"), ids
 
 
-def _metric_ids(
-    connection: duckdb.DuckDBPyConnection, run_id: int, names: pl.Series, role_of: Callable[[str], Role]
+def _add_metrics(
+    connection: duckdb.DuckDBPyConnection, run_id: int, names: pl.Series, known: int, role_of: Callable[[str], Role]
 ) -> pl.DataFrame:
-    """name, metric_id of every metric of the run, after the unknown ones of `names` were added."""
-    known = select(connection, "SELECT name, metric_id FROM metric_rows WHERE run_id = ? ORDER BY metric_id", [run_id])
-    known = known.cast({"name": pl.String, "metric_id": pl.Int32})
-    fresh = names.filter(~names.is_in(known["name"].implode()))
-    if not len(fresh):
-        return known
-    roles = [role_of(name) for name in fresh]
-    first = 1 + (int(known["metric_id"].max()) if len(known) else 0)  # type: ignore[arg-type]
+    roles = [role_of(name) for name in names]
     added = pl.DataFrame(
         {
-            "metric_id": pl.Series(range(first, first + len(fresh)), dtype=pl.Int32),
-            "name": fresh,
+            "metric_id": pl.Series(range(known + 1, known + 1 + len(names)), dtype=pl.Int32),
+            "name": names,
             "role": [role.role for role in roles],
             "unit": [role.unit for role in roles],
             "healthy": [role.healthy for role in roles],
@@ -102,7 +98,7 @@ def _metric_ids(
     )
     with given(connection, fresh=added):
         connection.execute(statement("insert_metrics"), {"run_id": run_id})
-    return pl.concat([known, added.select("name", "metric_id")])
+    return added.select("metric_id", "name")
 
 
 def _tracks(connection: duckdb.DuckDBPyConnection, run_id: int) -> pl.DataFrame:
@@ -144,12 +140,13 @@ def count_rewritten(
 ) -> None:
     """Say in coverage how many values of each metric were replaced."""
     for metric, count in rewritten.items():
-        add_coverage(connection, run, "samples", metric, {_REWRITTEN: count}, now)
+        add_coverage(connection, run, check_name="samples", metric=metric, counts={_REWRITTEN: count}, now=now)
 
 
 def add_coverage(
     connection: duckdb.DuckDBPyConnection,
     run: str,
+    *,
     check_name: str,
     metric: str,
     counts: Mapping[str, int],
@@ -181,8 +178,13 @@ def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> 
     if not rows:
         return Unjudged(pl.DataFrame(schema=UNJUDGED_SCHEMA), upto)
     found = select(connection, statement("unjudged"), {"run_id": run_id, "after": after, "upto": upto})
-    if not found["position"].is_sorted():
-        found = found.sort("batch", "position")
+    if not len(found):
+        return Unjudged(pl.DataFrame(schema=UNJUDGED_SCHEMA), upto)
+    first = select(connection, statement("first_values"), {"run_id": run_id, **_range(found)})
+    if len(first):
+        found = found.join(first, on=KEY, how="left", maintain_order="left").with_columns(
+            value=pl.when("was_rewritten").then("first_value").otherwise("value")
+        )
     metrics = select(connection, "SELECT metric_id, name, role, unit FROM metric_rows WHERE run_id = ?", [run_id])
     place = _places(metrics["metric_id"], found["metric_id"])
     return Unjudged(
@@ -190,7 +192,7 @@ def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> 
             *(metrics[column].gather(place).alias(column) for column in ("name", "role", "unit")),
             "attempt",
             "step",
-            "seconds",
+            (pl.col("logged_at").dt.epoch("us") / 1e6).fill_null(float("nan")).alias("seconds"),
             "value",
         ).cast(UNJUDGED_SCHEMA),  # type: ignore[arg-type]
         upto,
@@ -198,13 +200,15 @@ def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> 
 
 
 def _places(ids: pl.Series, wanted: pl.Series) -> pl.Series:
-    table = pl.DataFrame({"metric_id": ids}).with_row_index("place")
-    return pl.DataFrame({"metric_id": wanted}).join(table, on="metric_id", how="left", maintain_order="left")["place"]
+    table = np.zeros(int(ids.to_numpy().max()) + 1, dtype=np.uint32)
+    table[ids.to_numpy()] = np.arange(len(ids))
+    return pl.Series(table[wanted.to_numpy()])
 
 
 def lineage_tails(
     connection: duckdb.DuckDBPyConnection,
     run_id: int,
+    *,
     attempts: Sequence[Attempt],
     attempt: int,
     n: int,

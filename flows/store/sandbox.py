@@ -1,4 +1,4 @@
-"""What users may ask: one SELECT or EXPLAIN, judged by DuckDB's own parser, on a connection that can reach nothing else."""
+"""What users may ask: a SELECT or EXPLAIN, judged by DuckDB's own parser, on a connection that reaches nothing else."""
 
 import json
 import re
@@ -12,10 +12,10 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from flows.errors import BadQuery, WatchkeeperError
+from flows.errors import BadQuery
 from flows.store.connection import LOCKED, Database, Settings
 
-# functions in FROM that read nothing but their arguments; every other one is refused (files, settings, secrets, query())
+# functions in FROM that read nothing but their arguments; every other one is refused (files, settings, query())
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
 # they tell settings with paths, or write
 REFUSED_FUNCTIONS = frozenset(

@@ -1,4 +1,4 @@
-"""Which schema a store has, and how an older one becomes today's: on a copy that takes the file's place when it is whole."""
+"""Which schema a store has, and how an older one becomes today's: on a copy that takes its place when it is whole."""
 
 import os
 import shutil
@@ -92,7 +92,7 @@ def _migrate_file(path: Path, steps: tuple[Migration, ...], now: datetime) -> Pa
         backup = path.with_name(f"{path.stem}.schema-{version}.{now:%Y%m%dT%H%M%S}.backup{path.suffix}")
         shutil.copyfile(path, backup)
         _flush(backup)
-    os.replace(draft, path)
+    draft.replace(path)
     return backup
 
 

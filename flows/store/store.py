@@ -38,7 +38,10 @@ class Lease:
 
 
 class Store:
-    """All that watchkeeper remembers; made by open_store. Times go in as unix seconds or datetimes, and come out as naive UTC."""
+    """All that watchkeeper remembers; made by open_store.
+
+    Times go in as unix seconds or datetimes, and come out as naive UTC.
+    """
 
     def __init__(self, database: Database, clock: Clock, backup: Path | None = None) -> None:
         self._database = database
@@ -61,7 +64,7 @@ class Store:
         with self._database.reading() as connection:
             return runs.pull_state(connection, run)
 
-    def append(
+    def append(  # the pull stage's whole transaction
         self,
         run: str,
         rows: pl.DataFrame,
@@ -71,7 +74,7 @@ class Store:
         notes: Mapping[str, int],
         role_of: Callable[[str], Role],
     ) -> Appended:
-        """Store `rows` (STORED_SCHEMA, source order) with all `attempts` so far, cursor and tracker, in one transaction.
+        """Store `rows` (STORED_SCHEMA, source order), all `attempts` so far, cursor and tracker, in one transaction.
 
         A key (metric, attempt, step) that is stored with the same value is passed over; with another value the sample
         takes it, and the first one is remembered. `notes` are added to the coverage of the pull.
@@ -81,8 +84,10 @@ class Store:
             run_id, now = runs.id_of(connection, run), self._now()
             appended, rewritten = samples.append(connection, run_id, rows, role_of, now)
             samples.count_rewritten(connection, run, rewritten, now)
-            samples.add_coverage(connection, run, "pull", "", notes, now)
-            runs.save_pull(connection, run_id, cursor, tracker, attempts, now)
+            samples.add_coverage(connection, run, check_name="pull", metric="", counts=notes, now=now)
+            first = dict(rows.group_by("attempt").agg(pl.col("logged_at").min()).iter_rows())
+            runs.save_segments(connection, run_id, attempts, first)
+            runs.save_pull_state(connection, run_id, cursor, tracker, now)
         return appended
 
     def assign_roles(self, run: str, role_of: Callable[[str], Role]) -> int:
@@ -123,7 +128,8 @@ class Store:
         """name, step, seconds, value: the same for many metrics in one query."""
         with self._database.reading() as connection:
             run_id = runs.id_of(connection, run)
-            return samples.lineage_tails(connection, run_id, runs.attempts(connection, run), attempt, n, names)
+            line = runs.attempts(connection, run)
+            return samples.lineage_tails(connection, run_id, attempts=line, attempt=attempt, n=n, names=names)
 
     def save_judgement(
         self,
@@ -144,7 +150,15 @@ class Store:
         """
         with self._database.writing() as connection:
             run_id, now = runs.id_of(connection, run), self._now()
-            judgements.save(connection, run, now, findings, incidents, deliveries, coverage)
+            judgements.save(
+                connection,
+                run,
+                now,
+                findings=findings,
+                incidents=incidents,
+                deliveries=deliveries,
+                coverage=coverage,
+            )
             judgements.save_states(connection, run_id, run_state, states)
             connection.execute(
                 "UPDATE runs SET judged_batch = greatest(judged_batch, ?), judged_at = ? WHERE run_id = ?",
@@ -259,7 +273,7 @@ class Store:
                     raise LeaseTaken(
                         f"run {run!r}: the lease of {owner} ran out and another pass took over; this one must stop."
                     )
-                return leases.take(connection, run, owner, token, ttl, self._now(), me)
+                return leases.take(connection, run, owner, token, ttl_seconds=ttl, now=self._now(), me=me)
 
         held = Lease(run, owner, take(renewing=False), lambda: take(renewing=True))
         try:

@@ -1,37 +1,74 @@
 """Every entry of the playbook is complete, honest about counter-evidence, and its SQL runs."""
 
 import duckdb
+import polars as pl
 import pytest
 
-from detectors.cause import Pattern
+from detectors.cause import Check, Hypothesis, Pattern, pattern_of
 from flows.incidents.filling import fill
 from flows.playbook import load_playbook
+from flows.records import STORED_SCHEMA, Attempt, Description, Role
+from flows.store import open_store
 
 PLAYBOOK = load_playbook()
-KINDS = set(
-    "spike level trend divergence plateau overfit variance nonfinite stall rewind invariant schedule ladder".split()
-)
-ROLES = set(
-    "loss grad_norm update_norm param_norm mfu throughput step_time token_drop router_entropy router_load router_bias "
-    "router_logit max_logit logsumexp learning_rate eval_loss eval_score batch_size sequence_length tokens memory "
-    "data_wait clipped skipped_steps link_errors gpu other".split()
-)
-EVENTS = set(
-    "batch_size sequence_length data_mix lr_schedule lr_decay warmup deploy restart rollback eval checkpoint capacity".split()
-)
-VIEWS = """
-CREATE TABLE samples(run VARCHAR, name VARCHAR, role VARCHAR, attempt INTEGER, step DOUBLE, logged_at TIMESTAMP, value DOUBLE);
-CREATE VIEW history AS SELECT * FROM samples;
-CREATE VIEW latest AS SELECT run, name, role, step, logged_at, value FROM samples;
-CREATE TABLE metrics(run VARCHAR, name VARCHAR, role VARCHAR, unit VARCHAR, healthy VARCHAR, samples BIGINT, first_step DOUBLE,
-    last_step DOUBLE, last_value DOUBLE);
-CREATE TABLE events(run VARCHAR, event_id VARCHAR, kind VARCHAR, step DOUBLE, end_step DOUBLE, note VARCHAR, source VARCHAR,
-    detail VARCHAR, recorded_at TIMESTAMP);
-CREATE TABLE findings(run VARCHAR, finding_id VARCHAR, incident_id VARCHAR, attempt INTEGER, detector VARCHAR, kind VARCHAR,
-    metric VARCHAR, role VARCHAR, direction VARCHAR, onset_step DOUBLE, detected_step DOUBLE, magnitude DOUBLE, unit VARCHAR,
-    severity INTEGER);
-INSERT INTO samples VALUES ('a''b', 'train/loss', 'loss', 0, 100, NULL, 2.0), ('a''b', 'train/loss', 'loss', 0, 101, NULL, 2.1);
-"""
+KINDS = {
+    "spike",
+    "level",
+    "trend",
+    "divergence",
+    "plateau",
+    "overfit",
+    "variance",
+    "nonfinite",
+    "stall",
+    "rewind",
+    "invariant",
+    "schedule",
+    "ladder",
+}
+ROLES = {
+    "loss",
+    "grad_norm",
+    "update_norm",
+    "param_norm",
+    "mfu",
+    "throughput",
+    "step_time",
+    "token_drop",
+    "router_entropy",
+    "router_load",
+    "router_bias",
+    "router_logit",
+    "max_logit",
+    "logsumexp",
+    "learning_rate",
+    "eval_loss",
+    "eval_score",
+    "batch_size",
+    "sequence_length",
+    "tokens",
+    "memory",
+    "data_wait",
+    "clipped",
+    "skipped_steps",
+    "link_errors",
+    "gpu",
+    "other",
+}
+EVENTS = {
+    "batch_size",
+    "sequence_length",
+    "data_mix",
+    "lr_schedule",
+    "lr_decay",
+    "warmup",
+    "deploy",
+    "restart",
+    "rollback",
+    "eval",
+    "checkpoint",
+    "capacity",
+}
 
 
 def each(pattern: Pattern) -> str:
@@ -66,13 +103,39 @@ def test_an_entry_is_complete(pattern):
     assert not (pattern.never_explained and pattern.explained_by)
 
 
-@pytest.mark.parametrize("pattern", PLAYBOOK, ids=each)
-def test_the_sql_of_an_entry_runs_on_the_contract_views(pattern, found, whole_shell_word):
-    from detectors.cause import Hypothesis
+@pytest.fixture(scope="module")
+def store():
+    made = open_store(":memory:", clock=lambda: 0.0)
+    made.register_run(Description("a'b", "runs/a'b.jsonl", "jsonl", "step"))
+    rows = pl.DataFrame(
+        {
+            "step": [1.0, 2.0],
+            "logged_at": [None, None],
+            "name": ["train/loss"] * 2,
+            "value": [2.0, float("nan")],
+            "attempt": [0, 0],
+            "late": [False, False],
+        },
+        schema=STORED_SCHEMA,
+    )
+    made.append("a'b", rows, [Attempt(0, 1.0, None, "start")], "{}", "{}", {}, lambda name: Role("loss"))
+    return made
 
-    connection = duckdb.connect(":memory:")
-    connection.execute(VIEWS)
+
+@pytest.mark.parametrize("pattern", PLAYBOOK, ids=each)
+def test_the_sql_of_an_entry_runs_in_the_sandbox_of_a_store(pattern, found, whole_shell_word, store):
     (filled,) = fill([Hypothesis(pattern.name, 1.0, checks=pattern.checks)], found(metric="train/loss"), "a'b")
     for check in filled.checks:
-        query = whole_shell_word(check.sql)
-        connection.execute(query).fetchall()
+        store.query(whole_shell_word(check.sql))
+
+
+def test_a_metric_name_with_shell_and_sql_specials_comes_through(found, whole_shell_word):
+    name = """it's "$(echo no)"  `x` \\ y"""
+    check = Check("ask", "expect", "SELECT {metric} AS name, {onset} AS step")
+    (filled,) = fill([Hypothesis("p", 1.0, checks=(check,))], found(metric=name, onset=12.5), "r")
+    assert duckdb.sql(whole_shell_word(filled.checks[0].sql)).fetchall() == [(name, 12.5)]
+
+
+def test_an_entry_with_a_missing_key_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"entry \[half\].*suggestions"):
+        pattern_of("half", {"title": "Half", "severity": 1, "signs": []})

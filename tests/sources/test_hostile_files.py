@@ -185,7 +185,13 @@ def cut_parquet(path: Path) -> None:
 def garbled_parquet(path: Path) -> None:
     pl.DataFrame({"step": range(1000), "loss": 1.0}).write_parquet(path)
     content = path.read_bytes()
-    path.write_bytes(content[:-60] + b"\xff" * 40 + content[-20:])
+    path.write_bytes(content[:4] + b"\xff" * 400 + content[404:])
+
+
+def garbled_footer(path: Path) -> None:
+    pl.DataFrame({"step": range(1000), "loss": 1.0}).write_parquet(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-300] + b"\xff" * 292 + content[-8:])
 
 
 def lying_footer(path: Path) -> None:
@@ -233,6 +239,7 @@ REFUSED: list[tuple[Callable[[Path], None], str]] = [
     (huge_history, "more than 128 MB"),
     (cut_parquet, "without its end"),
     (garbled_parquet, "broken Parquet"),
+    (garbled_footer, "broken Parquet"),
     (lying_footer, "its footer claims"),
     (parquet_of_texts, "no column of numbers beside the step (there is step, note)"),
     (zip_file, "a ZIP archive"),

@@ -1,9 +1,4 @@
--- what the judge has not seen: the value that stood first, late rows left out
-SELECT s.metric_id, s.attempt, s.step,
-       coalesce(epoch(s.logged_at), 'NaN'::DOUBLE) AS seconds,
-       CASE WHEN w.ordinal IS NULL THEN s.value ELSE w.value END AS value,
-       s.batch, s.rowid AS position
-FROM sample_rows s
-LEFT JOIN rewrite_rows w
-  ON w.run_id = s.run_id AND w.metric_id = s.metric_id AND w.attempt = s.attempt AND w.step = s.step AND w.ordinal = 1
-WHERE s.run_id = $run_id AND s.batch > $after AND s.batch <= $upto AND NOT s.late
+-- what the judge has not seen, late rows left out; one table and no join, so the rows come in the order of their insertion
+SELECT metric_id, attempt, step, logged_at, value
+FROM sample_rows
+WHERE run_id = $run_id AND batch > $after AND batch <= $upto AND NOT late

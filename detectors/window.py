@@ -66,10 +66,12 @@ class Chunk:
         good = np.isfinite(self.value) & (self.value > 0)
         return np.log(np.where(good, self.value, np.nan))
 
-    @cached_property
-    def cadence(self) -> float:
-        """Median distance of logged steps in what was visible before the chunk (of the first samples at the start)."""
-        known = self.step[: max(self.offset, min(len(self.step), 2))]
+    def cadence(self, index: int) -> float:
+        """Median distance of logged steps in the whole chunk before that of `index` (of the first two samples at the start)."""
+        begin = index // CHUNK * CHUNK
+        known = (
+            self.step[self.at(max(begin - CHUNK, self.first)) : self.at(begin)] if begin > self.first else self.step[:2]
+        )
         return float(np.median(np.diff(known))) if len(known) > 1 else 1.0
 
     def at(self, index: int) -> int:
@@ -108,7 +110,7 @@ class Chunk:
             unit=unit,
             severity=severity,
             episode=episode,
-            evidence={"samples": now + 1, "samples_out": now - onset + 1, "cadence": self.cadence, **evidence},
+            evidence={"samples": now + 1, "samples_out": now - onset + 1, "cadence": self.cadence(now), **evidence},
         )
 
     def recovery(self, detector: tuple[str, int], episode: str, now: int) -> Said:

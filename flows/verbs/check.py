@@ -1,0 +1,94 @@
+"""`watchkeeper check`: read runs, judge them as a live watch would have, say what was found."""
+
+import json
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.errors import BadConfig
+from flows.incidents.incident import plain
+from flows.messages.document import RunDoc
+
+SCHEMA = "watchkeeper.check/1"  # see check.schema.json beside this file
+
+
+def check(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="training logs: files or folders")],
+    as_json: Annotated[bool, typer.Option("--json", help="print the document watchkeeper.check/1")] = False,
+    fail_on: Annotated[str, typer.Option(help="lowest severity that gives exit status 1: S0 to S4")] = "S2",
+    html: Annotated[Path | None, typer.Option(help="write a page with charts to this file")] = None,
+    step_key: Annotated[str | None, typer.Option(help="the column that is the step")] = None,
+    store: Annotated[Path | None, typer.Option(help="keep what was read and found in this DuckDB file")] = None,
+) -> None:
+    """Judge training logs and say what changed.
+
+    Exit status: 0 nothing at or above --fail-on, 1 something is, 2 the input or an argument was bad.
+
+    Example: watchkeeper check trainer_state.json --fail-on S3
+    """
+    limit = severity(fail_on)
+    runs = run_checks(paths, step_key=step_key, store=store, html=html)
+    if as_json:
+        print(json.dumps(plain({"schema": SCHEMA, "runs": runs}), allow_nan=False, ensure_ascii=False))  # noqa: T201
+    else:
+        from flows.verbs.report import show
+
+        for each in runs:
+            show(each)
+    raise typer.Exit(int(any(worst(each) >= limit for each in runs)))
+
+
+def worst(run: RunDoc) -> int:
+    """The highest severity that any incident of the run ever had; -1 without incidents."""
+    return max((severity(e["severity"]) for i in run["incidents"] for e in i["severity_history"]), default=-1)
+
+
+def severity(text: str) -> int:
+    """0..4 of S0..S4. Raises BadConfig for anything else."""
+    if len(text) == 2 and text[0] in "sS" and text[1] in "01234":
+        return int(text[1])
+    raise BadConfig(f"--fail-on {text!r}: severities are S0, S1, S2, S3 and S4.")
+
+
+def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, html: Path | None) -> list[RunDoc]:
+    """Pull and judge every run of the paths; an error in one of them stops all (exit status 2 has one meaning)."""
+    from flows.playbook import load_playbook
+    from flows.sources.catalogue import open_sources
+    from flows.sources.roles import role_of
+    from flows.stages.document import run_document
+    from flows.stages.judge import judge
+    from flows.stages.publish import write_page
+    from flows.stages.pull import pull
+    from flows.store import open_store
+
+    sources = [source for path in paths for source in open_sources(path, step_key=step_key)]
+    kept = open_store(str(store) if store is not None else ":memory:", clock=time.time)
+    out: list[RunDoc] = []
+    names: dict[str, str] = {}
+    for source in sources:
+        found = source.describe()
+        if names.setdefault(found.run, found.source) != found.source:
+            raise BadConfig(
+                f"{found.source}: a run of the name {found.run!r} was read from {names[found.run]} already; "
+                "check them one by one."
+            )
+        with _quietly():
+            pull(kept, source, role_of, final=True)
+            judge(kept, found.run, load_playbook(), clock=time.time)
+        out.append(run_document(kept, found.run))
+    if html is not None:
+        write_page(kept, out, html)
+    return out
+
+
+def _quietly() -> AbstractContextManager[object]:
+    """A spinner on standard error where somebody looks at it."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status("reading and judging")
