@@ -3,13 +3,15 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.config import FILE
 from flows.errors import BadConfig
-from flows.sources.contract import Source
+
+if TYPE_CHECKING:
+    from flows.sources.contract import Source
 
 _HEAD = """\
 # What watchkeeper watches. `watchkeeper doctor` says whether all of this works,
@@ -72,7 +74,7 @@ def init(
     print(f"wrote {config}; next: watchkeeper watch --once")  # noqa: T201
 
 
-def _look(source: Source) -> str:
+def _look(source: "Source") -> str:
     """What a source is, from its first batch."""
     from flows.sources.roles import role_of
 

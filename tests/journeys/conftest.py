@@ -44,7 +44,7 @@ class Folder:
     def __init__(self, path: Path, extra: dict[str, str] | None = None) -> None:
         self.path = path
         self.network = path / "network.log"
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "WATCHKEEPER"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "WATCHKEEPER", "PYTHON"))}
         self.environment = {
             **kept,
             "PYTHONPATH": f"{ROOT / 'tests/network'}:{ROOT}",

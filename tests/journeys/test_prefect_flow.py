@@ -15,6 +15,7 @@ from flows.serving import Server
 from flows.store import open_store
 
 WriteLog = Callable[..., None]
+pytestmark = pytest.mark.xdist_group("prefect")  # one server for all of them
 ROOT = Path(__file__).parents[2]
 TWO_RUNS = (
     '[[run]]\nsource = "a.jsonl"\n[[run]]\nsource = "b.jsonl"\n[watch]\nout = "pages"\n'

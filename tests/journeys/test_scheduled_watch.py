@@ -51,7 +51,7 @@ def processes(folder: Path) -> list[str]:
 
 
 def test_three_passes_from_an_empty_home_and_then_a_clean_end(folder: Any, write_log: WriteLog) -> None:
-    folder.configure('[[run]]\nsource = "a.jsonl"\n[watch]\ninterval = "2s"\n')
+    folder.configure('[[run]]\nsource = "a.jsonl"\n[watch]\ninterval = "5s"\n')
     write_log(folder.path / "a.jsonl", 0, 50)
     serving = folder.start("serve")
     try:
