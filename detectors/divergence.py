@@ -23,7 +23,8 @@ DETECTOR = ("divergence", 1)
 FACTOR = 2.0
 BACK = math.sqrt(2.0)  # hysteresis: below this multiple of the best ...
 CALM = 10  # ... for so many samples ends the episode
-VERDICT = 25  # samples after which it must be falling
+VERDICT = 25  # samples after which it must be falling ...
+FALLING = 0.9  # ... to below this share of where it stood
 
 
 def carry(state: State, step: float) -> State:
@@ -146,7 +147,7 @@ def _continues(chunk: Chunk, index: int, value: float, now: dict[str, Any]) -> l
         return []
     now["graded"] = True
     last = float(np.median(recent[-5:]))
-    if last < FACTOR * best or last < float(np.median(recent[:10])):
+    if last < FACTOR * best or last < FALLING * float(np.median(recent[:10])):
         return []
     return [
         chunk.finding(

@@ -18,6 +18,7 @@ CHUNK = 256  # samples in a chunk; evaluation points are multiples of it in the 
 WINDOW = 32  # blocks in a baseline
 GAP = 2  # blocks between a baseline and the sample it judges
 MIN_BLOCKS = 6  # with fewer, no baseline
+MIN_GROUPS = 4  # of 64 samples; with fewer, no long-run variance
 NEEDED = 112  # samples: 20 blocks of five autocorrelation times of white noise, in whole blocks
 MEDIAN_EFFICIENCY = 1.5708  # variance of a median over that of a mean, Gaussian
 SAME_BLOCK = 1.05  # a block's own median pulls its absolute deviations down by this much
@@ -151,7 +152,7 @@ def _longrun(x: Array, y: Array, a: Array, b: Array, scale: Array) -> Array:
         count = np.isfinite(means).sum(axis=1)
         power = np.nansum(means * means, axis=1) / np.maximum(count - 2, 1)
         ratio = 4 * BLOCK * power / (MEDIAN_EFFICIENCY * scale * scale)
-    return np.where((count > 2) & np.isfinite(ratio), np.clip(ratio, 1.0, CHUNK), 1.0)
+    return np.where(count >= MIN_GROUPS, np.clip(np.nan_to_num(ratio, nan=1.0, posinf=CHUNK), 1.0, CHUNK), np.nan)
 
 
 def enough(index: NDArray[np.int64], longrun: Array) -> NDArray[np.bool_]:

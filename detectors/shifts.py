@@ -23,7 +23,10 @@ from detectors.window import Chunk, Said, State
 DETECTOR = ("shifts", 1)
 K, H, CLIP = 0.75, 12.0, 4.0
 FROZEN = 1024  # samples for which an alarm holds the baseline
+CONFIRM = 8  # samples beyond the onset; fewer are an excursion
 LOOK = 128  # samples in which the onset is sought
+LEARN = 16  # chunks
+LASTS = 64  # samples after which a dip of the routing is no dip
 APART = 64  # samples between two clean windows that end an episode
 COLLAPSED = math.log(0.9)  # an entropy a tenth below its baseline
 YOUNG = 544  # samples before routing is judged: it finds its balance first
@@ -37,19 +40,20 @@ class Gate:
     up: int
     down: int
     plain: float = 0.0  # least change in plain units
+    lasting: bool = False  # S1 first; its severity when it has lasted for LASTS samples
 
 
 GATES = {
     "loss": Gate(0.005, 2, 0),
     "token_drop": Gate(0.02, 2, 0, plain=0.01),
-    "router_entropy": Gate(0.005, 0, 2),
+    "router_entropy": Gate(0.005, 0, 2, lasting=True),
 }
 
 
 def carry(state: State, step: float) -> State:
     """What is known of the long-run variance."""
     del step
-    return {key: state[key] for key in ("longrun", "chunks") if key in state}
+    return {key: state[key] for key in ("ratios",) if key in state}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -60,8 +64,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
         "down": 0.0,
         "up_since": chunk.start,
         "down_since": chunk.start,
-        "longrun": 1.0,
-        "chunks": 0,
+        "ratios": [],
         **state,
     }
     said: list[Said] = []
@@ -76,10 +79,9 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
 
 
 def _learn_longrun(local: Array, now: dict[str, Any]) -> None:
-    """The long-run ratio of one window is known to 60 %; the mean of the last 16 chunks is what the sums are scaled by."""
+    """The long-run ratio of one window is known to 60 %; the sums are scaled by the median of the last 16 chunks."""
     if len(local) == CHUNK and np.isfinite(local).all():
-        now["chunks"] += 1
-        now["longrun"] += (float(local.mean()) - now["longrun"]) / min(now["chunks"], 16)
+        now["ratios"] = [*now["ratios"], float(local.mean())][-LEARN:]
 
 
 def _scaled(chunk: Chunk) -> tuple[Array, Expectation]:
@@ -101,11 +103,9 @@ def _standard(values: Array, base: Expectation, part: slice, longrun: Array) -> 
 
 def _sums(chunk: Chunk, values: Array, base: Expectation, part: slice, now: dict[str, Any]) -> list[Said]:
     """CUSUM over one chunk (sums start at its beginning, so slices give the same floats); looks closer on an alarm."""
-    longrun = (
-        np.maximum(base.longrun[part], now["longrun"])
-        if now["chunks"] < 2
-        else np.full(part.stop - part.start, now["longrun"])
-    )
+    longrun = base.longrun[part]
+    if len(now["ratios"]) >= 2:
+        longrun = np.full(len(longrun), float(np.median(now["ratios"])))
     z = _standard(values[chunk.offset + part.start : chunk.offset + part.stop], base, part, longrun)
     index = chunk.start + np.arange(part.start, part.stop)
     z[~enough(index, longrun) | (index < max(now.get("deaf_until", 0), 0 if chunk.role == "loss" else YOUNG))] = 0.0
@@ -139,7 +139,7 @@ def _alarm(
     """Applies the gates to a crossing; freezes the baseline when it holds."""
     index, at = chunk.start + k, chunk.at(chunk.start + k)
     first = max(chunk.at(onset), at - 8 * BLOCK, 0)
-    if at - first < 3 or not _moves(chunk, values, base, k, first, sign):
+    if at - first + 1 < CONFIRM or not _moves(chunk, values, base, k, first, sign):
         return []
     rest = values[max(0, at - LOOK + 1) : at + 1]
     rest = rest - base.intercept[k] - base.slope[k] * log_step(chunk.step[max(0, at - LOOK + 1) : at + 1])
@@ -147,8 +147,9 @@ def _alarm(
     if found is None:
         return []
     first = max(0, at - LOOK + 1) + found
-    if first < 1 or not _moves(chunk, values, base, k, first, sign):
+    if at - first + 1 < CONFIRM or not _moves(chunk, values, base, k, first, sign):
         return []
+    severity = GATES[chunk.role].up if sign > 0 else GATES[chunk.role].down
     after = values[first : at + 1] - base.intercept[k] - base.slope[k] * log_step(chunk.step[first : at + 1])
     shift = float(np.nanmedian(after))
     now.update(
@@ -161,7 +162,8 @@ def _alarm(
         b=float(base.slope[k]),
         scale=float(base.scale[k] * math.sqrt(longrun)),
         shift=shift,
-        severity=GATES[chunk.role].up if sign > 0 else GATES[chunk.role].down,
+        severity=min(severity, 1) if GATES[chunk.role].lasting else severity,
+        lasting=severity,
         clean=None,
         up=0.0,
         down=0.0,
@@ -246,22 +248,15 @@ def _comes_back(chunk: Chunk, index: int, rest: float, now: dict[str, Any]) -> l
 
 
 def _gets_worse(chunk: Chunk, values: Array, index: int, rest: float, now: dict[str, Any]) -> list[Said]:
-    """S3: a loss that keeps rising, an entropy that has collapsed."""
-    if now["severity"] != 2:
-        return []
-    if chunk.role == "router_entropy" and rest <= COLLAPSED:
+    """It lasted; S3: a loss that keeps rising, an entropy that has collapsed."""
+    level = float(np.nanmedian(chunk.value[chunk.at(index) - BLOCK + 1 : chunk.at(index) + 1]))
+    if chunk.role == "router_entropy" and rest <= COLLAPSED and now["severity"] < 3:
         now["severity"] = 3
-        return [
-            _say(
-                chunk,
-                index,
-                now,
-                "level",
-                rest,
-                float(np.nanmedian(chunk.value[chunk.at(index) - BLOCK + 1 : chunk.at(index) + 1])),
-            )
-        ]
-    return _runs_away(chunk, values, index, now) if chunk.role == "loss" else []
+        return [_say(chunk, index, now, "level", rest, level)]
+    if now["severity"] < now["lasting"] and now["clean"] is None and index - now["onset"] >= LASTS:
+        now["severity"] = now["lasting"]
+        return [_say(chunk, index, now, "level", rest, level)]
+    return _runs_away(chunk, values, index, now) if chunk.role == "loss" and now["severity"] == 2 else []
 
 
 def _runs_away(chunk: Chunk, values: Array, index: int, now: dict[str, Any]) -> list[Said]:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detectors.finding import Answer, Finding, NotChecked
-from detectors.noise import CHUNK, NEEDED
+from detectors.noise import CHUNK
+from detectors.noise import NEEDED as YOUNGEST
 from detectors.series import Array, Series
 from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 
@@ -32,7 +33,9 @@ LEAF: dict[str, tuple[str, ...]] = {
     "grad_norm": ("invariants",),
 }  # one of many: never statistics
 NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"})
-STATISTICAL = frozenset({"spikes", "shifts", "direction", "throughput"})
+# samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
+# 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
+NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512}
 SPAN = 16 * CHUNK  # samples judged at once
 
 
@@ -110,12 +113,10 @@ def inspect(series: Series, events: Sequence[Any] = ()) -> list[Answer]:
 
 def not_checked(role: str, name: str, samples: int) -> list[NotChecked]:
     """The statistical checks for which a metric is too short."""
-    if samples >= NEEDED:
-        return []
     return [
-        NotChecked(each, f"{samples} of at least {NEEDED} samples", name)
+        NotChecked(each, f"{samples} of at least {NEEDED[each]} samples", name)
         for each in detectors_of(role)
-        if each in STATISTICAL
+        if samples < NEEDED.get(each, 0)
     ]
 
 

@@ -7,7 +7,7 @@ metric is back. A lone step above five times the median is annotated (S0).
 Silent: before 100 samples; on sentinels (MFU -100) and on the first sample after a restart.
 Fooled by: an announced change of batch, sequence length or hardware; a metric averaged over a window that changes.
 False alarms: see docs/detectors.md. Source: the rule measured on open Megatron and SmolLM3 logs (statistics D9).
-Units: fraction of the reference.
+Units: change as a fraction of the reference.
 """
 
 from typing import Any
@@ -135,7 +135,7 @@ def _level(chunk: Chunk, index: int, severity: int, level: float, now: dict[str,
         severity,
         now["episode"],
         direction="up" if chunk.role in SLOW_IS_HIGH else "down",
-        magnitude=level / now["typical"] - 1,
+        magnitude=_plain(chunk, level) / _plain(chunk, now["typical"]) - 1,
         unit="fraction",
         onset_step=now["onset_step"],
         before=_plain(chunk, now["typical"]),
@@ -154,7 +154,7 @@ def _lone(chunk: Chunk, k: int, typical: float, ratio: float) -> list[Said]:
         0,
         episode,
         direction="up" if chunk.role in SLOW_IS_HIGH else "down",
-        magnitude=ratio - 1,
+        magnitude=_plain(chunk, typical * ratio) / _plain(chunk, typical) - 1,
         unit="fraction",
         before=_plain(chunk, typical),
         after=_plain(chunk, typical * ratio),

@@ -1,4 +1,4 @@
-"""What Apprise and its HTTP library log holds whole URLs at DEBUG: tokens and passwords. None of it reaches a handler."""
+"""What Apprise and its HTTP library log holds whole URLs at DEBUG, with tokens. None of it reaches a handler."""
 
 import logging
 import threading

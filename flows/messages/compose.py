@@ -13,7 +13,7 @@ from flows.messages.facts import URGENCY, Context
 from flows.messages.plain import plain, step
 
 CHART_NAME = "chart.png"
-TOP_INCIDENTS = 8
+TOP_INCIDENTS = 6
 _WORDS = {"reopened": "Open again: ", "escalated": "Worse: ", "lowered": "Less severe: ", "resolved": "Resolved: "}
 
 
@@ -52,7 +52,11 @@ def compose_all(run: str, told: Sequence[tuple[IncidentDoc, str]], context: Cont
     title = f"{worst['severity']} {plain(run, 60)}: {_count([incident for incident, _ in ordered])}"
     rows = tuple((_mark(what, i), f"{plain(i['title'], 200)} (from {step(i['onset_step'])})") for i, what in ordered)
     left = len(rows) - TOP_INCIDENTS
-    blocks: list[Block] = [Header(title), Facts(rows[:TOP_INCIDENTS])]
+    blocks: list[Block] = [Header(title)]
+    if not _over(worst):
+        needed = ("Needed", _decision(worst, context or Context(), transition))
+        blocks.append(Facts((needed, ("Option", facts.option(worst)))))
+    blocks.append(Facts(rows[:TOP_INCIDENTS]))
     if left > 0:
         blocks.append(Paragraph(f"and {left} more: watchkeeper incidents list"))
     blocks.append(Image(CHART_NAME, f"{worst['title']} (chart of the worst of them)"))
@@ -155,7 +159,10 @@ def _more(run: str, incident: IncidentDoc, context: Context) -> list[Block]:
     for index in range(1, len(incident.get("suggestions", []))):
         blocks.append(Facts(((f"Option {index + 1}", facts.option(incident, index)),)))
     every = [
-        (plain(f["metric"], 80), f"{facts.movement(f)}; onset {step(f['onset_step'])}, seen {step(f['detected_step'])}")
+        (
+            plain(f["metric"], 80) or "the run",
+            f"{facts.movement(f)}; onset {step(f['onset_step'])}, seen {step(f['detected_step'])}",
+        )
         for f in incident.get("findings", [])[:40]
     ]
     blocks += [Facts(tuple(every))] if every else []

@@ -67,7 +67,10 @@ def moved(findings: Sequence[FindingDoc], most: int = 4) -> str:
     for finding in sorted(findings, key=lambda f: (f["onset_step"], f["detected_step"], f["metric"])):
         first.setdefault(finding["metric"], finding)
     start = min((f["onset_step"] for f in first.values()), default=0.0)
-    told = [f"{plain(name, 60)} {movement(f, f['onset_step'] - start)}" for name, f in list(first.items())[:most]]
+    told = [
+        f"{plain(name, 60) or 'the run'} {movement(f, f['onset_step'] - start)}"
+        for name, f in list(first.items())[:most]
+    ]
     return ", then ".join(told) + (f", and {len(first) - most} more metrics" if len(first) > most else "")
 
 
@@ -141,7 +144,7 @@ def limits(incident: IncidentDoc, context: Context) -> str:
 def evidence_query(run: str, incident: IncidentDoc) -> str:
     """The shell command that shows the samples around the onset."""
     findings = incident.get("findings", [])
-    name = findings[0]["metric"] if findings else ""
+    name = next((f["metric"] for f in findings if f["metric"]), "")
     onset, detected = incident["onset_step"], incident["detected_step"]
     reach = max(detected - onset, 20.0)
     names = f" AND name = {_sql(name)}" if name else ""

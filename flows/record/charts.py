@@ -42,17 +42,15 @@ def incident_chart(
     panels = [strip(frame)]
     for index, curve in enumerate(shown):
         panels.append(panel(frame, curve, height=150 if index == 0 else 84, lowest=index == len(shown) - 1))
-    title = alt.TitleParams(
-        text=wrap(plain(incident["title"], 220), max(int(width / 7.8), 20))[:4] if titled else "",
-        subtitle=_subtitle(incident, len(curves) - len(shown)),
-        anchor="start",
-        frame="bounds",
-        fontSize=15,
-        color=INK,
-        subtitleFontSize=12,
-        subtitleColor=MUTED,
-        offset=8,
-    )
+    notes = _notes(incident, len(curves) - len(shown))
+    look: dict[str, Any] = {"anchor": "start", "frame": "bounds", "offset": 8}
+    if titled:
+        text = wrap(plain(incident["title"], 220), max(int(width / 7.8), 20))[:4]
+        look |= {"text": text, "fontSize": 15, "color": INK}
+        look |= {"subtitle": notes, "subtitleFontSize": 12, "subtitleColor": MUTED}
+    else:
+        look |= {"text": notes[1:], "fontSize": 12, "fontWeight": "normal", "color": MUTED}
+    title = alt.TitleParams(**look)
     return {
         "$schema": alt.SCHEMA_URL,
         "title": title.to_dict(),
@@ -81,11 +79,10 @@ def _config(alt: Any) -> dict[str, Any]:
     return config
 
 
-def _subtitle(incident: IncidentDoc, left_out: int) -> list[str]:
-    told = f"{incident['severity']}, {incident['status']}"
-    if left_out > 0:
-        told += f"; {left_out} more metrics moved" if left_out > 1 else "; one more metric moved"
-    return [told, "grey band: 5–95 % range before it began"]
+def _notes(incident: IncidentDoc, left_out: int) -> list[str]:
+    """Severity and status, then how to read the chart."""
+    more = f"; {left_out} more metrics moved" if left_out > 1 else "; one more metric moved" if left_out == 1 else ""
+    return [f"{incident['severity']}, {incident['status']}", f"grey band: 5–95 % range before it began{more}"]
 
 
 def png(chart: dict[str, Any], scale: float = 2.0) -> bytes:

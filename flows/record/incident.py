@@ -78,7 +78,7 @@ def _joined(said: Sequence[object] | None) -> str:
 def _evidence(findings: Sequence[FindingDoc]) -> str:
     rows = [
         [
-            text(f["metric"], 120),
+            text(f["metric"] or "the run", 120),
             text(facts.movement(f)),
             step(f["onset_step"]),
             step(f["detected_step"]),

@@ -97,7 +97,7 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> dict[str, An
     old, _ = points(curve, ~stands, frame.span, frame.width)
     known = _level_before(frame.incident, curve.name)
     scale, ticks, notes = _scale([*current, *old], band, known)
-    y = alt.Y("value:Q", scale=scale, axis=alt.Axis(format=".4~g", title=None, **ticks))
+    y = alt.Y("value:Q", scale=scale, axis=alt.Axis(title=None, **ticks))
     layers = [_trouble(frame, lowest)]
     if band is not None:
         layers.append(_on_steps(frame, _corners(band, frame), lowest).mark_area(color=BAND, opacity=0.45, clip=True))
@@ -169,13 +169,18 @@ def _scale(rows: Rows, band: Band | None, known: float | None) -> tuple[alt.Scal
     low, high, middle = float(values.min()), float(values.max()), float(np.median(values))
     if low > 0 and high > 30 * middle:
         powers = [10.0**k for k in range(math.ceil(math.log10(low / 1.1)), math.floor(math.log10(high * 1.1)) + 1)]
-        return alt.Scale(type="log", domain=[low / 1.1, high * 1.1], nice=False), {"values": powers}, ["log scale"]
+        return (
+            alt.Scale(type="log", domain=[low / 1.1, high * 1.1], nice=False),
+            {"values": powers, "format": ".3~g"},
+            ["log scale"],
+        )
     if known is not None:
         low, high = min(low, known), max(high, known)
     if band is not None:
         low, high = min(low, float(band.low[1:].min())), max(high, float(band.high[1:].max()))
+    style = ".3~s" if max(abs(low), abs(high)) >= 1e4 else ".4~g"
     pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False), {"tickCount": 4}, []
+    return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False), {"tickCount": 4, "format": style}, []
 
 
 def _corners(band: Band, frame: Frame) -> Rows:

@@ -54,8 +54,10 @@ def describe(incident: IncidentDoc, curves: Sequence[Curve]) -> str:
 def inline(drawing: str, identity: str, alt: str) -> str:
     """An SVG for the middle of a page: scaling, themed, named, and with ids that are its own."""
     own = "p" + re.sub(r"[^A-Za-z0-9]", "-", identity) + "-"
-    drawing = re.sub(r'\bid="([^"]+)"', lambda m: f'id="{own}{m[1]}"', drawing)
-    drawing = re.sub(r'(url\(#|href="#)([^")]+)', lambda m: f"{m[1]}{own}{m[2]}", drawing)
+    # Vega counts its ids on for as long as the process lives: number them anew
+    names = {name: f"{own}{index}" for index, name in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]+)"', drawing)))}
+    drawing = re.sub(r'\bid="([^"]+)"', lambda m: f'id="{names[m[1]]}"', drawing)
+    drawing = re.sub(r'(url\(#|href="#)([^")]+)', lambda m: f"{m[1]}{names.get(m[2], m[2])}", drawing)
     # inside an image nothing has a role of its own
     drawing = re.sub(r' (?:role|aria-[a-z]+)="[^"]*"', "", drawing)
     for colour, name in _THEME.items():

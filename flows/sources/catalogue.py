@@ -86,8 +86,12 @@ def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> 
     if b"\n" not in text and len(text) > MAX_LINE_BYTES:
         what = f"the line is longer than {MAX_LINE_BYTES >> 20} MB"
         raise refuse(path, what, "write one JSON object or one row of values a line", 1)
-    if _holds_objects(path, text):
-        return [open_lines(path, _stem(path, run), target, step_key)]
+    first = list(first_objects(text))
+    starts_with_object = text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    if first and (starts_with_object or b'{"tracker"' in text):
+        return [open_lines(path, _stem(path, run), target, step_key, first)]
+    if starts_with_object:
+        raise _no_objects(path, text)
     tables = open_tables(path, _stem(path, run), target, step_key)
     if run is None:
         return list(tables)
@@ -105,15 +109,6 @@ def _refuse_binary(path: Path, text: bytes) -> None:
             raise refuse(path, what, mend)
     if b"\0" in text:
         raise refuse(path, "a binary file", f"give {_KNOWN}")
-
-
-def _holds_objects(path: Path, text: bytes) -> bool:
-    """Whether it is JSON Lines: it begins with an object, or tracker events stand among its lines."""
-    if text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
-        if next(first_objects(text), None) is not None:
-            return True
-        raise _no_objects(path, text)
-    return next(first_objects(text), None) is not None and b'{"tracker"' in text
 
 
 def _no_objects(path: Path, text: bytes) -> BadInput:

@@ -14,7 +14,6 @@ from flows.sources.lines import Lines, Place, place_of, read_lines, still_there
 from flows.sources.objects import ObjectRows
 from flows.sources.rows import FLUSH_ROWS, Rows
 from flows.sources.stepkey import choose_step_key
-from flows.sources.streams import head
 from flows.sources.timestamps import to_micros
 
 _PREFIX_TIME = re.compile(r"\W{0,2}(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)")
@@ -23,67 +22,67 @@ _LOOK_AT = 64  # objects that decide on the step key
 
 @dataclass(frozen=True)
 class JsonLines:
-    """A JSONL file. With `wanted` that key is the step, else the first of `_step`, `global_step`, `step` ... it has."""
+    """A JSONL file. `step_key` is None where one line without a step is all there is yet: the next one will tell."""
 
     path: Path
     run: str
     source: str
-    wanted: str | None = None
+    wanted: str | None
+    step_key: str | None
 
     def describe(self) -> Description:
-        return Description(self.run, self.source, "jsonl", self._step_key() or "step")
+        return Description(self.run, self.source, "jsonl", self.step_key or "step")
 
     def pull(self, cursor: str | None) -> Iterator[Batch]:
         state = decode(cursor, "jsonl")
-        place, restart = place_of(state), False
+        start, restart = place_of(state), False
         other_key = self.wanted not in (None, state.get("step_key"))
-        if cursor and (not state.get("step_key") or other_key or not still_there(self.path, place)):
-            state, place, restart = {}, Place(), True
-        key = state.get("step_key") or self._step_key()
+        if cursor and (not state.get("step_key") or other_key or not still_there(self.path, start)):
+            state, start, restart = {}, Place(), True
+        key = state.get("step_key") or self.step_key
         if key is None:
-            return  # one line without a step: the next one will tell
-        rows = Rows(self.path)
+            return
+        rows, place = Rows(self.path), start
         objects = ObjectRows(rows, key, state.get("last_step"), state.get("count", 0))
-        for piece in read_lines(self.path, place):
+        for piece in read_lines(self.path, start):
             if not _add_lines(objects, piece):
                 break
             place = piece.place
             if len(rows) >= FLUSH_ROWS:
                 yield _batch(objects, place, restart)
                 restart = False
-        if restart or place != place_of(state):
+        if restart or place != start:
             yield _batch(objects, place, restart)
 
-    def _step_key(self) -> str | None:
-        """Decided by the first objects of the file, so that it stays the same while the file grows."""
-        objects = list(first_objects(head(self.path)))
-        seen: dict[str, None] = {}
-        for item in objects:
-            names = item["metrics"] if is_event(item) else item
-            found = choose_step_key(names, self.wanted)
-            if found is not None and not (is_event(item) and self.wanted is None):
-                return found
-            if is_event(item):
-                return "step"
-            seen.update(dict.fromkeys(names))
-        if self.wanted is not None:
-            what = f"no {self.wanted!r} in its first {len(objects)} objects (there is {', '.join(list(seen)[:12])})"
-            raise refuse(self.path, what, "name one of these with --step-key")
-        return ROW_NUMBER if len(objects) > 1 else None
 
-
-def open_lines(path: Path, run: str, source: str, wanted: str | None) -> JsonLines:
-    """Raises BadInput where the first objects hold no number to watch."""
-    lines = JsonLines(path, run, source, wanted)
-    objects = ObjectRows(Rows(path), lines.describe().step_key)
-    count = 0
-    for count, item in enumerate(first_objects(head(path)), start=1):  # noqa: B007  # the count is told
+def open_lines(path: Path, run: str, source: str, wanted: str | None, first: list[dict[str, Any]]) -> JsonLines:
+    """From the `first` objects of the file. Raises BadInput where they hold no number to watch."""
+    key = _step_key(path, first, wanted)
+    objects = ObjectRows(Rows(path), key or "step", last_step=0.0)
+    for item in first:
         _add_object(objects, item)
     if not len(objects.rows):
         seen = ", ".join(f"{what} ({number})" for what, number in objects.rows.notes.items())
-        what = f"no number to watch in its first {count} objects{': ' + seen if seen else ''}"
+        what = f"no number to watch in its first {len(first)} objects{': ' + seen if seen else ''}"
         raise refuse(path, what, 'log lines such as {"step": 1, "loss": 2.5}')
-    return lines
+    return JsonLines(path, run, source, wanted, key)
+
+
+def _step_key(path: Path, first: list[dict[str, Any]], wanted: str | None) -> str | None:
+    """Decided by the first objects of the file, so that it stays the same while the file grows."""
+    seen: dict[str, None] = {}
+    for item in first:
+        names = item["metrics"] if is_event(item) else item
+        found = choose_step_key(names, wanted)
+        if is_event(item) and (wanted is None or found is None):
+            return "step"
+        if found is not None:
+            return found
+        seen.update(dict.fromkeys(names))
+    if wanted is not None:
+        what = f"no {wanted!r} in its first {len(first)} objects (there is {', '.join(list(seen)[:12])})"
+        raise refuse(path, what, "name one of these with --step-key")
+    return ROW_NUMBER if len(first) > 1 else None
 
 
 def first_objects(text: bytes) -> Iterator[dict[str, Any]]:

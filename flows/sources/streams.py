@@ -9,7 +9,7 @@ from flows.errors import BadInput, SourceUnavailable
 from flows.sources.contract import MAX_LINE_BYTES, refuse
 
 BLOCK_BYTES = 1 << 20
-FREE_EXPANSION = 16 << 20  # below this any ratio is harmless
+FREE_EXPANSION = 4 << 20  # below this any ratio is harmless
 MAX_EXPANSION = 200  # logs compress 5 to 40 times, sparse CSV about 100 times, a bomb 1,000 times
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -76,7 +76,7 @@ def _gzip(path: Path) -> Iterator[bytes]:
             except zlib.error as error:
                 raise _broken(path, error) from None
             given += len(block)
-            _check_expansion(path, taken, given)
+            _check_expansion(path, taken - len(engine.unconsumed_tail), given)
             if block:
                 yield block
             rest = engine.unconsumed_tail

@@ -67,9 +67,9 @@ def collect(
             out.say(attempt, said)
         if attempt not in state.begun:
             state.begun.append(attempt)
-            out.say(attempt, _rewind(each, rows) if each.parent is not None else [])
-            rates = [name for name in names if metrics[name][0] == "learning_rate"]
-            out.say(attempt, _rates_after_restart(store, run, each, rates, parts, out))
+            if each.parent is not None:
+                rates = [name for name in names if metrics[name][0] == "learning_rate"]
+                out.say(attempt, _restarted(each, _parents(store, run, each, names, out), rates, parts))
     _listen(parts, metrics, out.memories, state, heard_until, out)
     return out
 
@@ -135,43 +135,38 @@ def _evals(
     return said
 
 
-def _rewind(attempt: Attempt, rows: pl.DataFrame) -> list[Answer]:
-    """That a run went back is worth a line (S0); it is known at the second step of the new attempt."""
-    steps = rows.filter(pl.col("attempt") == attempt.attempt)["step"].unique().sort()
-    known = float(steps[min(1, len(steps) - 1)])
+def _rewind(attempt: Attempt, reached: float) -> list[Answer]:
+    """That a run went back is worth a line (S0). It is known when the run has been at `reached`, its highest step so far:
+    a step below that would claim that it was known before it happened.
+    """
     episode = f"attempt:{attempt.attempt}"
+    evidence = {"attempt": attempt.attempt, "parent": attempt.parent, "reached": reached}
     found = Finding(
-        "lineage",
-        1,
-        "rewind",
-        "",
-        "other",
-        "none",
-        attempt.first_step,
-        known,
-        float(attempt.attempt),
-        "attempts",
-        0,
-        episode,
-        {"attempt": attempt.attempt, "parent": attempt.parent},
-    )
-    return [found, Recovery("lineage", "", episode, known)]
+        "lineage", 1, "rewind", "", "other", "none", attempt.first_step, reached, reached - attempt.first_step, "steps", 0,
+        episode, evidence,
+    )  # fmt: skip
+    return [found, Recovery("lineage", "", episode, reached)]
 
 
-def _rates_after_restart(
-    store: Store, run: str, attempt: Attempt, rates: Sequence[str], parts: Mapping[Key, pl.DataFrame], out: Answers
-) -> list[Answer]:
-    """The learning rate of a new attempt against its parent's at the same steps."""
-    said: list[Answer] = []
+def _parents(store: Store, run: str, attempt: Attempt, names: Sequence[str], out: Answers) -> dict[str, Memory]:
+    """What is remembered of the same metrics in the attempt before."""
     if attempt.parent is None:
-        return said
+        return {}
+    stored = store.judge_states(run, names)
+    found = {name: out.memories.get((name, attempt.parent)) or stored.get((name, attempt.parent)) for name in names}
+    return {name: each if isinstance(each, Memory) else Memory.load(each) for name, each in found.items() if each}
+
+
+def _restarted(
+    attempt: Attempt, parents: Mapping[str, Memory], rates: Sequence[str], parts: Mapping[Key, pl.DataFrame]
+) -> list[Answer]:
+    """What a new attempt shows at once: that it went back, and a learning rate other than its parent's at the same steps."""
+    reached = max((float(m.step[-1]) for m in parents.values() if len(m.step)), default=attempt.first_step)
+    said = _rewind(attempt, max(reached, attempt.first_step))
     for name in rates:
-        key = (name, attempt.parent)
-        data = store.judge_states(run, [name]).get(key)
-        parent = out.memories.get(key) or (Memory.load(data) if data else None)
-        if parent is not None:
+        if name in parents:
             step, value, _ = arrays(parts[attempt.attempt, name])
-            said += restarted(parent.step, parent.value, step, value, name)
+            said += restarted(parents[name].step, parents[name].value, step, value, name)
     return said
 
 

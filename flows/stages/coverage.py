@@ -5,8 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from detectors.noise import NEEDED
-from detectors.suite import BY_ROLE, STATISTICAL, detectors_of
+from detectors.suite import BY_ROLE, NEEDED, detectors_of
 from flows.stages.document import CHECKED
 from flows.stages.memory import Memory
 
@@ -44,8 +43,10 @@ def _of_metric(name: str, role: str, memory: Memory) -> list[dict[str, Any]]:
     if memory.end and not memory.live and role != "learning_rate":
         return [*out, _row(role, name, "zero from the first sample on: not logged", memory.end)]
     for each in detectors_of(role):
-        short = each in STATISTICAL and memory.end < NEEDED
-        out.append(_row(each, name, f"{memory.end} of at least {NEEDED} samples" if short else CHECKED, memory.end))
+        short = memory.end < NEEDED.get(each, 0)
+        out.append(
+            _row(each, name, f"{memory.end} of at least {NEEDED[each]} samples" if short else CHECKED, memory.end)
+        )
     return out
 
 

@@ -90,7 +90,8 @@ def _curve(name: str, part: pl.DataFrame, unit: str) -> Curve:
 
 def _names(incident: IncidentDoc) -> list[str]:
     """Metrics of the findings in order of onset; a metric that the title names comes first."""
-    ordered = dict.fromkeys(f["metric"] for f in sorted(incident.get("findings", []), key=lambda f: f["onset_step"]))
+    found = sorted(incident.get("findings", []), key=lambda f: f["onset_step"])
+    ordered = dict.fromkeys(f["metric"] for f in found if f["metric"])
     places = {name: incident["title"].find(name) for name in ordered}
     return sorted(ordered, key=lambda name: places[name] if places[name] >= 0 else len(incident["title"]))
 

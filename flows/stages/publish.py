@@ -103,7 +103,7 @@ def chart_of(store: Store) -> Callable[[Mapping[str, Any]], bytes | None]:
 def folder_name(run: str) -> str:
     """A name that is safe in any file system; what had to be changed keeps its difference by a hash."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run).strip(".-")[:80]
-    return safe if safe == run else f"{safe or 'run'}-{sha256(run.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    return safe if safe and safe == run else f"{safe or 'run'}-{sha256(run.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
@@ -36,11 +36,17 @@ class Database:
     """A database file, opened anew for each transaction; or one in memory, which lives as long as this object."""
 
     def __init__(
-        self, path: Path | None, *, patience_seconds: float = 60.0, foreign_patience_seconds: float = 5.0
+        self,
+        path: Path | None,
+        *,
+        patience_seconds: float = 60.0,
+        foreign_patience_seconds: float = 5.0,
+        on_open: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path
         self.patience_seconds = patience_seconds
         self.foreign_patience_seconds = foreign_patience_seconds
+        self._on_open = on_open
         self._memory = duckdb.connect(":memory:", config=LOCKED) if path is None else None
         self._memory_turn = threading.RLock()
 
@@ -50,10 +56,10 @@ class Database:
         with self._opened(
             writing=True, settings={**LOCKED, "storage_compatibility_version": STORAGE_VERSION}
         ) as connection:
-            connection.execute("BEGIN TRANSACTION")
+            connection.execute("BEGIN TRANSACTION").fetchall()
             try:
                 yield connection
-                connection.execute("COMMIT")
+                connection.execute("COMMIT").fetchall()
             except BaseException:
                 _roll_back(connection)
                 raise
@@ -88,6 +94,7 @@ class Database:
                         raise
                 else:
                     try:
+                        self._on_open()
                         yield connection
                     finally:
                         connection.close()

@@ -34,24 +34,33 @@ def _in_row_groups(frame: pl.DataFrame) -> Any:
     return pa.Table.from_batches(table.to_batches(max_chunksize=_ROW_GROUP), schema=table.schema)
 
 
-def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> pl.DataFrame:
-    """The answer of one query as a frame."""
-    return connection.execute(sql, parameters or None).pl()
+def execute(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+    """Run one statement and take all it answers: DuckDB 2 refuses the next one while an answer is unread."""
+    return connection.execute(sql, parameters or None).fetchall()
 
 
-def rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
-    """The answer of one query as dicts by column name; times are naive UTC."""
-    cursor = connection.execute(sql, parameters or None)
-    names = [column[0] for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+def one(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
+    """The first row of an answer, None if there is none."""
+    return next(iter(execute(connection, sql, parameters)), None)
 
 
 def number(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> int:
     """The single number that a query answers."""
-    row = connection.execute(sql, parameters or None).fetchone()
+    row = one(connection, sql, parameters)
     if row is None:
         raise LookupError(f"no row for {sql}")
     return int(row[0])
+
+
+def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> pl.DataFrame:
+    """The answer of one query as a frame."""
+    return connection.sql(sql, params=parameters or None).pl()
+
+
+def rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
+    """The answer of one query as dicts by column name; times are naive UTC."""
+    relation = connection.sql(sql, params=parameters or None)
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def timestamp(moment: Moment) -> datetime:

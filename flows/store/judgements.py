@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 
 from flows.store.connection import statement
-from flows.store.frames import given, rows, select, timestamp
+from flows.store.frames import execute, given, rows, select, timestamp
 
 Row = Mapping[str, Any]
 
@@ -73,27 +73,28 @@ def save(
     said = frame(coverage, COVERAGE, {})
     if len(said):
         with given(connection, given=said):
-            connection.execute(
+            execute(
+                connection,
                 "DELETE FROM coverage WHERE run = $run AND EXISTS (SELECT 1 FROM given g"
                 " WHERE g.check_name = coverage.check_name AND g.metric = coverage.metric)",
                 {"run": run},
             )
-            connection.execute(statement("insert_coverage"), {"run": run, "now": now})
+            execute(connection, statement("insert_coverage"), {"run": run, "now": now})
 
 
 def _write(connection: duckdb.DuckDBPyConnection, items: pl.DataFrame, *statements: str) -> None:
     if len(items):
         with given(connection, given=items):
             for name in statements:
-                connection.execute(statement(name))
+                execute(connection, statement(name))
 
 
 def save_states(
     connection: duckdb.DuckDBPyConnection, run_id: int, run_state: str, states: Mapping[tuple[str, int], bytes]
 ) -> None:
     """Replace the judge's state of the run, and those of the metrics and attempts in `states`."""
-    connection.execute("DELETE FROM judge_run_states WHERE run_id = ?", [run_id])
-    connection.execute("INSERT INTO judge_run_states (run_id, state) VALUES (?, ?)", [run_id, run_state])
+    execute(connection, "DELETE FROM judge_run_states WHERE run_id = ?", [run_id])
+    execute(connection, "INSERT INTO judge_run_states (run_id, state) VALUES (?, ?)", [run_id, run_state])
     if not states:
         return
     table = pl.DataFrame(
@@ -102,12 +103,14 @@ def save_states(
         orient="row",
     )
     with given(connection, given=table):
-        connection.execute(
+        execute(
+            connection,
             "DELETE FROM judge_states WHERE run_id = $run_id"
             " AND EXISTS (SELECT 1 FROM given g WHERE g.name = judge_states.name AND g.attempt = judge_states.attempt)",
             {"run_id": run_id},
         )
-        connection.execute(
+        execute(
+            connection,
             "INSERT INTO judge_states (run_id, name, attempt, state)"
             " SELECT $run_id::INTEGER, name, attempt, state FROM given",
             {"run_id": run_id},

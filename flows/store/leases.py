@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from flows.errors import LeaseTaken
-from flows.store.frames import rows
+from flows.store.frames import execute, rows
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,9 @@ def take(
             f"{held['expires_at']:%Y-%m-%d %H:%M:%S} UTC; this pass is dropped, the next one takes over."
         )
     end = now + timedelta(seconds=ttl_seconds)
-    connection.execute("DELETE FROM leases WHERE run = ?", [run])
-    connection.execute(
+    execute(connection, "DELETE FROM leases WHERE run = ?", [run])
+    execute(
+        connection,
         "INSERT INTO leases (run, owner, token, host, machine, pid, pid_started, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [run, owner, token, me.host, me.machine, me.pid, me.started, end],
@@ -96,4 +97,4 @@ def still_mine(connection: duckdb.DuckDBPyConnection, run: str, token: str) -> b
 
 def give_back(connection: duckdb.DuckDBPyConnection, run: str, token: str) -> None:
     """End one's own lease."""
-    connection.execute("DELETE FROM leases WHERE run = ? AND token = ?", [run, token])
+    execute(connection, "DELETE FROM leases WHERE run = ? AND token = ?", [run, token])

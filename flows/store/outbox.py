@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from flows.store.frames import number, rows
+from flows.store.frames import execute, number, rows
 
 
 def pending(connection: duckdb.DuckDBPyConnection, now: datetime, run: str | None) -> list[dict[str, Any]]:
@@ -25,7 +25,8 @@ def pending(connection: duckdb.DuckDBPyConnection, now: datetime, run: str | Non
 def mark_sending(connection: duckdb.DuckDBPyConnection, delivery_id: str, now: datetime) -> None:
     """Count the attempt, and a repeat if an earlier one never said how it ended."""
     _known(connection, delivery_id)
-    connection.execute(
+    execute(
+        connection,
         "UPDATE deliveries SET attempts = attempts + 1, sending_since = $now,"
         " repeats = repeats + CASE WHEN sending_since IS NULL THEN 0 ELSE 1 END"
         " WHERE delivery_id = $id AND state = 'pending'",
@@ -36,7 +37,8 @@ def mark_sending(connection: duckdb.DuckDBPyConnection, delivery_id: str, now: d
 def mark_delivered(connection: duckdb.DuckDBPyConnection, delivery_id: str, now: datetime) -> None:
     """The channel has given its receipt."""
     _known(connection, delivery_id)
-    connection.execute(
+    execute(
+        connection,
         "UPDATE deliveries SET state = 'delivered', delivered_at = $now, sending_since = NULL, next_try_at = NULL,"
         " error = NULL WHERE delivery_id = $id AND state <> 'delivered'",
         {"id": delivery_id, "now": now},
@@ -48,7 +50,8 @@ def mark_failed(
 ) -> None:
     """The channel did not take it: try again at `next_try_at`, or never (None)."""
     _known(connection, delivery_id)
-    connection.execute(
+    execute(
+        connection,
         "UPDATE deliveries SET state = CASE WHEN $next::TIMESTAMP IS NULL THEN 'dead' ELSE 'pending' END,"
         " next_try_at = $next, sending_since = NULL, error = $error WHERE delivery_id = $id AND state <> 'delivered'",
         {"id": delivery_id, "next": next_try_at, "error": error},

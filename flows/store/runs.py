@@ -12,7 +12,7 @@ import polars as pl
 from flows.errors import BadInput
 from flows.records import Attempt, Description, Event, Role
 from flows.store.connection import statement
-from flows.store.frames import given, number, rows, select
+from flows.store.frames import execute, given, number, one, rows, select
 
 _SEGMENT: dict[str, Any] = {
     "attempt": pl.Int32, "source": pl.String, "first_step": pl.Float64, "valid_until": pl.Float64,
@@ -22,17 +22,19 @@ _SEGMENT: dict[str, Any] = {
 
 def register(connection: duckdb.DuckDBPyConnection, found: Description, now: datetime) -> int:
     """The id of a run, added if it is new; what is known of its source is kept up to date."""
-    known = connection.execute("SELECT run_id FROM runs WHERE run = ?", [found.run]).fetchone()
+    known = one(connection, "SELECT run_id FROM runs WHERE run = ?", [found.run])
     about = [found.source, found.format, found.step_key]
     if known:
-        connection.execute(
+        execute(
+            connection,
             "UPDATE runs SET source = ?, format = ?, step_key = ? WHERE run_id = ?"
             " AND (source, format, step_key) IS DISTINCT FROM (?, ?, ?)",
             [*about, known[0], *about],
         )
         return int(known[0])
     run_id = 1 + number(connection, "SELECT coalesce(max(run_id), 0) FROM runs")
-    connection.execute(
+    execute(
+        connection,
         "INSERT INTO runs (run_id, run, source, format, step_key, created_at, pulled_at, judged_at, judged_batch)"
         " VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, 0)",
         [run_id, found.run, *about, now],
@@ -42,10 +44,10 @@ def register(connection: duckdb.DuckDBPyConnection, found: Description, now: dat
 
 def id_of(connection: duckdb.DuckDBPyConnection, run: str) -> int:
     """The id of a registered run; raises BadInput with the names that exist."""
-    known = connection.execute("SELECT run_id FROM runs WHERE run = ?", [run]).fetchone()
+    known = one(connection, "SELECT run_id FROM runs WHERE run = ?", [run])
     if known:
         return int(known[0])
-    names = [name for (name,) in connection.execute("SELECT run FROM runs ORDER BY run LIMIT 20").fetchall()]
+    names = [name for (name,) in execute(connection, "SELECT run FROM runs ORDER BY run LIMIT 20")]
     raise BadInput(f"run {run!r}: not in the store. Known runs: {', '.join(names) or 'none yet'}.")
 
 
@@ -53,9 +55,9 @@ def save_pull_state(
     connection: duckdb.DuckDBPyConnection, run_id: int, cursor: str, tracker: str, now: datetime
 ) -> None:
     """Put down how far the pull came."""
-    connection.execute("UPDATE runs SET pulled_at = ? WHERE run_id = ?", [now, run_id])
-    connection.execute("DELETE FROM pull_states WHERE run_id = ?", [run_id])
-    connection.execute("INSERT INTO pull_states (run_id, cursor, tracker) VALUES (?, ?, ?)", [run_id, cursor, tracker])
+    execute(connection, "UPDATE runs SET pulled_at = ? WHERE run_id = ?", [now, run_id])
+    execute(connection, "DELETE FROM pull_states WHERE run_id = ?", [run_id])
+    execute(connection, "INSERT INTO pull_states (run_id, cursor, tracker) VALUES (?, ?, ?)", [run_id, cursor, tracker])
 
 
 def save_segments(
@@ -67,7 +69,7 @@ def save_segments(
     """Replace the attempts of a run; each keeps the earliest time that any batch (`first_logged`) heard of it."""
     before = select(connection, statement("segments_of_run"), {"run_id": run_id})
     started = dict(before.select("attempt", "started_at").iter_rows())
-    source = connection.execute("SELECT source FROM runs WHERE run_id = ?", [run_id]).fetchone()
+    source = one(connection, "SELECT source FROM runs WHERE run_id = ?", [run_id])
     found = []
     for item in sorted(attempts, key=lambda item: item.attempt):
         times = [at for at in (started.get(item.attempt), first_logged.get(item.attempt)) if at is not None]
@@ -76,25 +78,29 @@ def save_segments(
         found.append(row | {"started_at": min(times, default=None)})
     after = pl.DataFrame(found, schema=_SEGMENT)
     if after.rows() != before.rows():
-        connection.execute("DELETE FROM segment_rows WHERE run_id = ?", [run_id])
+        execute(connection, "DELETE FROM segment_rows WHERE run_id = ?", [run_id])
         with given(connection, given=after):
-            connection.execute(statement("insert_segments"), {"run_id": run_id})
+            execute(connection, statement("insert_segments"), {"run_id": run_id})
 
 
 def pull_state(connection: duckdb.DuckDBPyConnection, run: str) -> tuple[str | None, str | None]:
     """Cursor and tracker of the last append, None before the first."""
-    row = connection.execute(
-        "SELECT p.cursor, p.tracker FROM pull_states p JOIN runs r ON r.run_id = p.run_id WHERE r.run = ?", [run]
-    ).fetchone()
+    row = one(
+        connection,
+        "SELECT p.cursor, p.tracker FROM pull_states p JOIN runs r ON r.run_id = p.run_id WHERE r.run = ?",
+        [run],
+    )
     return (row[0], row[1]) if row else (None, None)
 
 
 def attempts(connection: duckdb.DuckDBPyConnection, run: str) -> list[Attempt]:
     """The attempts of a run in their order."""
-    found = connection.execute(
-        "SELECT attempt, first_step, parent, reason, valid_until FROM segments WHERE run = ? ORDER BY attempt", [run]
+    found = execute(
+        connection,
+        "SELECT attempt, first_step, parent, reason, valid_until FROM segments WHERE run = ? ORDER BY attempt",
+        [run],
     )
-    return [Attempt(*row) for row in found.fetchall()]
+    return [Attempt(*row) for row in found]
 
 
 def assign_roles(connection: duckdb.DuckDBPyConnection, run: str, role_of: Callable[[str], Role]) -> int:
@@ -106,7 +112,8 @@ def assign_roles(connection: duckdb.DuckDBPyConnection, run: str, role_of: Calla
         role = role_of(row["name"])
         wanted = [role.role, role.unit, role.healthy, role.group]
         if wanted != [row["role"], row["unit"], row["healthy"], row["group_name"]]:
-            connection.execute(
+            execute(
+                connection,
                 "UPDATE metric_rows SET role = ?, unit = ?, healthy = ?, group_name = ? WHERE run_id = ? AND name = ?",
                 [*wanted, run_id, row["name"]],
             )
@@ -123,7 +130,8 @@ def add_event(connection: duckdb.DuckDBPyConnection, run: str, event: Event, now
     if number(connection, "SELECT count(*) FROM events WHERE run = ? AND event_id = ?", [run, event_id]):
         return event_id
     recorded = now if event.recorded_at is None else datetime.fromtimestamp(event.recorded_at, UTC).replace(tzinfo=None)
-    connection.execute(
+    execute(
+        connection,
         "INSERT INTO events (run, event_id, kind, step, end_step, note, source, detail, recorded_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [run, event_id, event.kind, event.step, event.end_step, event.note, event.source, detail, recorded],

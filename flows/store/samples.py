@@ -11,7 +11,7 @@ import polars as pl
 from flows.records import STORED_SCHEMA, Attempt, Role
 from flows.store.connection import statement
 from flows.store.dedupe import KEY, TRACKS, Change, change
-from flows.store.frames import given, number, select
+from flows.store.frames import execute, given, number, select
 
 UNJUDGED_SCHEMA: dict[str, pl.DataType] = {
     "name": pl.String(),
@@ -54,7 +54,8 @@ def append(
     keyed, ids = _with_ids(connection, run_id, rows, role_of)
     found = change(keyed, _tracks(connection, run_id), lambda keys: _lookup(connection, run_id, keys))
     _write(connection, run_id, batch, found)
-    connection.execute(
+    execute(
+        connection,
         "INSERT INTO batch_rows (run_id, batch, new_rows, appended_at) VALUES (?, ?, ?, ?)",
         [run_id, batch, len(found.rows), now],
     )
@@ -97,7 +98,7 @@ def _add_metrics(
         }
     )
     with given(connection, fresh=added):
-        connection.execute(statement("insert_metrics"), {"run_id": run_id})
+        execute(connection, statement("insert_metrics"), {"run_id": run_id})
     return added.select("metric_id", "name")
 
 
@@ -122,17 +123,17 @@ def _range(keys: pl.DataFrame) -> dict[str, float]:
 def _write(connection: duckdb.DuckDBPyConnection, run_id: int, batch: int, found: Change) -> None:
     if len(found.rows):
         with given(connection, fresh=found.rows):
-            connection.execute(statement("insert_samples"), {"run_id": run_id, "batch": batch})
+            execute(connection, statement("insert_samples"), {"run_id": run_id, "batch": batch})
     if len(found.updates):
         with given(connection, updates=found.updates):
-            connection.execute(statement("update_samples"), {"run_id": run_id, **_range(found.updates)})
+            execute(connection, statement("update_samples"), {"run_id": run_id, **_range(found.updates)})
     if len(found.remembered):
         with given(connection, remembered=found.remembered):
-            connection.execute(statement("insert_rewrites"), {"run_id": run_id})
+            execute(connection, statement("insert_rewrites"), {"run_id": run_id})
     if len(found.tracks):
         with given(connection, tracks=found.tracks):
-            connection.execute(statement("update_tracks"), {"run_id": run_id})
-            connection.execute(statement("insert_tracks"), {"run_id": run_id})
+            execute(connection, statement("update_tracks"), {"run_id": run_id})
+            execute(connection, statement("insert_tracks"), {"run_id": run_id})
 
 
 def count_rewritten(
@@ -157,8 +158,9 @@ def add_coverage(
         key = [run, check_name, metric, reason]
         where = "WHERE run = ? AND check_name = ? AND metric = ? AND reason = ?"
         total = count + number(connection, f"SELECT coalesce(sum(count), 0) FROM coverage {where}", key)
-        connection.execute(f"DELETE FROM coverage {where}", key)
-        connection.execute(
+        execute(connection, f"DELETE FROM coverage {where}", key)
+        execute(
+            connection,
             "INSERT INTO coverage (run, check_name, metric, reason, count, updated_at) VALUES (?, ?, ?, ?, ?, ?)",
             [*key, total, now],
         )
@@ -167,9 +169,11 @@ def add_coverage(
 def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> Unjudged:
     """The rows after the judging watermark: whole batches, as many as fit into `limit` rows, but at least one."""
     after = number(connection, "SELECT judged_batch FROM runs WHERE run_id = ?", [run_id])
-    waiting = connection.execute(
-        "SELECT batch, new_rows FROM batch_rows WHERE run_id = ? AND batch > ? ORDER BY batch", [run_id, after]
-    ).fetchall()
+    waiting = execute(
+        connection,
+        "SELECT batch, new_rows FROM batch_rows WHERE run_id = ? AND batch > ? ORDER BY batch",
+        [run_id, after],
+    )
     upto, rows = after, 0
     for batch, new_rows in waiting:
         if rows and rows + new_rows > limit:

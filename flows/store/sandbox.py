@@ -14,6 +14,7 @@ import polars as pl
 
 from flows.errors import BadQuery
 from flows.store.connection import LOCKED, Database, Settings
+from flows.store.frames import one
 
 # functions in FROM that read nothing but their arguments; every other one is refused (files, settings, query())
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
@@ -25,7 +26,7 @@ REFUSED_FUNCTIONS = frozenset(
 CATALOGUE = frozenset(
     {"duckdb_tables", "duckdb_columns", "duckdb_views", "duckdb_functions", "duckdb_types", "duckdb_schemas"}
 )
-_HIDDEN = re.compile(r"^(duckdb_|pragma_)", re.IGNORECASE)
+_HIDDEN = re.compile(r"^(duckdb_|pragma_|pg_settings$)")
 _EXPLAIN = re.compile(r"^\s*EXPLAIN\s+(?:ANALYZE\s+|\(\s*ANALYZE\s*\)\s*)?(?=\S)", re.IGNORECASE)
 _MAX_LENGTH = 100_000
 
@@ -87,7 +88,7 @@ def _statement_kinds(sql: str) -> list[str]:
 
 
 def _tree(sql: str) -> Any:
-    row = _parser().execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+    row = one(_parser(), "SELECT json_serialize_sql(?::VARCHAR)", [sql])
     tree = json.loads(row[0]) if row else {"error": True}
     if tree.get("error"):
         why = tree.get("error_message", "it cannot be read")
@@ -131,38 +132,38 @@ def _admit_name(what: str, name: str) -> None:
 
 
 def answer(database: Database, sql: str, limits: Limits) -> Answer:
-    """Run an admitted query; raises BadQuery with DuckDB's words, or when it takes too long or too much."""
+    """Run a query if it is admitted; raises BadQuery with DuckDB's words, or when it takes too long or too much.
+
+    DuckDB heeds neither its memory limit nor an interruption inside one call of repeat() or range(): where that matters
+    use flows.store.confined, which runs this in a process of its own.
+    """
     admit(sql)
     with database.reading(settings(limits)) as connection, _deadline(connection, limits.seconds):
         try:
-            return _fetched(connection.execute(sql), limits.rows)
+            return _fetched(connection.sql(sql), limits.rows)
         except duckdb.InterruptException as error:
-            raise BadQuery(
-                f"the query took more than {limits.seconds:g} s and was stopped. Narrow it, or raise --timeout."
-            ) from error
-        except duckdb.OutOfMemoryException as error:
-            raise BadQuery(f"the query needs more than {limits.memory_mb} MB. Narrow it, or aggregate.") from error
+            raise BadQuery(too_slow(limits)) from error
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
+            raise BadQuery(too_big(limits)) from error
         except duckdb.Error as error:
             raise BadQuery(f"{error}") from error
 
 
-def _fetched(cursor: duckdb.DuckDBPyConnection, most: int | None) -> Answer:
-    if most is None:
-        return Answer(cursor.pl())
-    reader = cursor.to_arrow_reader(min(most + 1, 1_000_000))
-    parts, count = [], 0
-    for part in reader:
-        parts.append(part)
-        count += part.num_rows
-        if count > most:
-            break
-    import pyarrow as pa
+def too_slow(limits: Limits) -> str:
+    """What to say of a query that was stopped by the clock."""
+    return f"the query took more than {limits.seconds:g} s and was stopped. Narrow it, or raise --timeout."
 
-    frame = pl.from_arrow(pa.Table.from_batches(parts, schema=reader.schema))
-    if not isinstance(frame, pl.DataFrame):
-        raise TypeError("a table became no frame")
-    reader.close()
-    if count <= most:
+
+def too_big(limits: Limits) -> str:
+    """What to say of a query that wanted too much memory."""
+    return f"the query needs more than {limits.memory_mb} MB. Narrow it, or aggregate."
+
+
+def _fetched(found: duckdb.DuckDBPyRelation, most: int | None) -> Answer:
+    if most is None:
+        return Answer(found.pl())
+    frame = found.limit(most + 1).pl()
+    if len(frame) <= most:
         return Answer(frame)
     return Answer(frame.head(most), f"only the first {most:,} rows are shown; add LIMIT, or raise --rows.")
 

@@ -12,6 +12,7 @@ import duckdb
 
 from flows.errors import StoreTooNew
 from flows.store.connection import LOCKED, STORAGE_VERSION, Database, told_as_ours
+from flows.store.frames import execute, number
 from flows.store.turnstile import turn
 
 
@@ -51,11 +52,9 @@ def bring_up_to_date(database: Database, now: datetime, steps: tuple[Migration, 
 
 def schema_version(connection: duckdb.DuckDBPyConnection) -> int:
     """The number of the last applied step; 0 for a database without any."""
-    tables = connection.execute("SELECT count(*) FROM information_schema.tables WHERE table_name = 'schema_migrations'")
-    if not (tables.fetchone() or (0,))[0]:
+    if not number(connection, "SELECT count(*) FROM information_schema.tables WHERE table_name = 'schema_migrations'"):
         return 0
-    row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone()
-    return int(row[0]) if row else 0
+    return number(connection, "SELECT coalesce(max(version), 0) FROM schema_migrations")
 
 
 def _checked(version: int, steps: tuple[Migration, ...], path: Path) -> int:
@@ -76,16 +75,16 @@ def _migrate_file(path: Path, steps: tuple[Migration, ...], now: datetime) -> Pa
         # opening for writing takes a killed writer's log into the file, so that one file is everything
         with _open_file(path) as connection:
             version = _checked(schema_version(connection), steps, path)
-            connection.execute("CHECKPOINT")
+            execute(connection, "CHECKPOINT")
         if version == steps[-1].version:
             return None  # another process was here first
         shutil.copyfile(path, draft)
     with _open_file(draft) as connection:
         for step in steps:
             if step.version > version:
-                connection.execute("BEGIN TRANSACTION")
+                execute(connection, "BEGIN TRANSACTION")
                 _apply(connection, step, now)
-                connection.execute("COMMIT")
+                execute(connection, "COMMIT")
     _flush(draft)
     backup = None
     if path.exists():
@@ -97,13 +96,16 @@ def _migrate_file(path: Path, steps: tuple[Migration, ...], now: datetime) -> Pa
 
 
 def _apply(connection: duckdb.DuckDBPyConnection, step: Migration, now: datetime) -> None:
-    connection.execute(
+    execute(
+        connection,
         "CREATE TABLE IF NOT EXISTS schema_migrations"
-        " (version INTEGER NOT NULL, name VARCHAR NOT NULL, applied_at TIMESTAMP NOT NULL)"
+        " (version INTEGER NOT NULL, name VARCHAR NOT NULL, applied_at TIMESTAMP NOT NULL)",
     )
-    connection.execute(step.sql)
-    connection.execute(
-        "INSERT INTO schema_migrations (version, name, applied_at) VALUES (?, ?, ?)", [step.version, step.name, now]
+    execute(connection, step.sql)
+    execute(
+        connection,
+        "INSERT INTO schema_migrations (version, name, applied_at) VALUES (?, ?, ?)",
+        [step.version, step.name, now],
     )
 
 

@@ -33,7 +33,7 @@ def connect(url: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     patience = Database(path).patience_seconds
     with told_as_ours(path), tempfile.TemporaryDirectory(prefix=".watchkeeper-", dir=_folder_for(path)) as folder:
         with turn(path, writing=False, patience_seconds=patience):
-            for part in sorted(path.parent.glob(f"{path.name}.wal*")) + [path]:
+            for part in [*sorted(path.parent.glob(f"{path.name}.wal*")), path]:
                 _clone(part, Path(folder) / part.name)
         limits = Limits(memory_mb=_MEMORY_MB, threads=os.cpu_count() or 1)
         return duckdb.connect(str(Path(folder) / path.name), read_only=True, config=settings(limits))

@@ -13,8 +13,9 @@ import polars as pl
 from flows.errors import BadConfig, LeaseTaken
 from flows.records import Attempt, Description, Event, Role
 from flows.store import judgements, leases, outbox, runs, samples
+from flows.store.confined import confined_answer
 from flows.store.connection import Database
-from flows.store.frames import Moment, select, timestamp
+from flows.store.frames import Moment, execute, one, select, timestamp
 from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits, answer
 from flows.store.schema import bring_up_to_date
@@ -115,9 +116,7 @@ class Store:
     def run_state(self, run: str) -> str | None:
         """The judge's state of the whole run; None before the first judgement."""
         with self._database.reading() as connection:
-            row = connection.execute(
-                "SELECT state FROM judge_run_states WHERE run_id = ?", [runs.id_of(connection, run)]
-            ).fetchone()
+            row = one(connection, "SELECT state FROM judge_run_states WHERE run_id = ?", [runs.id_of(connection, run)])
             return row[0] if row else None
 
     def lineage_tail(self, run: str, name: str, attempt: int, n: int) -> pl.DataFrame:
@@ -160,7 +159,8 @@ class Store:
                 coverage=coverage,
             )
             judgements.save_states(connection, run_id, run_state, states)
-            connection.execute(
+            execute(
+                connection,
                 "UPDATE runs SET judged_batch = greatest(judged_batch, ?), judged_at = ? WHERE run_id = ?",
                 [upto_batch, now, run_id],
             )
@@ -258,7 +258,9 @@ class Store:
 
     def query(self, sql: str, *, limits: Limits | None = None) -> Answer:
         """One SELECT or EXPLAIN of a user, in the sandbox. Raises BadQuery."""
-        return answer(self._database, sql, limits or Limits())
+        if self.path is None:
+            return answer(self._database, sql, limits or Limits())
+        return confined_answer(self.path, sql, limits or Limits())
 
     # passes
 

@@ -66,8 +66,13 @@ def test_a_name_with_line_breaks_makes_no_header(mailbox, incident, context):
 
 @pytest.mark.parametrize(
     ("verdict", "error"),
-    [("451 try later", DeliveryFailed), ("421 busy", DeliveryFailed), ("550 no such user", UndeliverableError), ("554 spam", UndeliverableError)],
-)  # fmt: skip
+    [
+        ("451 try later", DeliveryFailed),
+        ("421 busy", DeliveryFailed),
+        ("550 no such user", UndeliverableError),
+        ("554 spam", UndeliverableError),
+    ],
+)
 def test_the_server_s_verdict_decides_whether_to_try_again(mailbox, incident, context, verdict, error):
     mailbox.verdicts = [verdict]
     with pytest.raises(error, match=verdict[:3]):

@@ -1,4 +1,4 @@
-"""Every dialect says the same message, harmlessly. Golden files: a missing one is a failure; OVERRIDE=1 rewrites them."""
+"""Every dialect says the same message, harmlessly. A missing golden file is a failure; OVERRIDE=1 rewrites them."""
 
 import json
 import os

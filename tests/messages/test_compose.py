@@ -88,7 +88,8 @@ def test_many_incidents_are_one_message_with_a_count_and_the_worst(incident, con
     assert messages[0].severity == "S4" and messages[0].thread == "i0"
     assert len(messages[0].incidents) == 30
     assert len(lines(messages[0])) <= 12
-    assert "and 22 more" in as_text(messages[0])
+    assert "and 24 more" in as_text(messages[0])
+    assert "Needed: page: decide now" in as_text(messages[0])
 
 
 def test_ten_thousand_incidents_still_make_one_short_message(incident):
@@ -123,3 +124,17 @@ def test_an_incident_without_anything_but_its_steps_can_be_told():
     assert "no pattern of the playbook fits" in as_text(message)
     assert any(isinstance(block, Image) for block in message.blocks)
     assert not any(value == "" for block in message.blocks if isinstance(block, Facts) for _, value in block.pairs[1:2])
+
+
+def test_a_finding_of_the_whole_run_has_a_name_and_is_not_asked_for_as_a_metric(incident, context):
+    rewind = {
+        "kind": "rewind",
+        "metric": "",
+        "onset_step": 5200.0,
+        "detected_step": 5201.0,
+        "magnitude": 1.0,
+        "unit": "attempt",
+    }
+    message = compose("hero", {**incident, "findings": [rewind, *incident["findings"]]}, "opened", context)
+    assert "Moved: the run rewind 1 attempt, then grad/norm/total" in as_text(message)
+    assert "name = 'grad/norm/total'" in as_text(message)

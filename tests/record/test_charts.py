@@ -116,7 +116,7 @@ def test_the_picture_has_the_tones_where_they_belong(incident, curves, events, a
     red = (np.abs(picture - [179, 38, 31]).sum(axis=2) < 60).nonzero()
     assert len(blue[0]) > 300 and len(red[0]) > 100
     # the loss climbs: its line is higher at the right than at the left of the first panel
-    first = blue[0] < height * 0.62
+    first = blue[0] < height * 0.68
     left, right = blue[0][first & (blue[1] < width * 0.3)], blue[0][first & (blue[1] > width * 0.9)]
     assert np.median(right) < np.median(left) - 40
 
