@@ -5,7 +5,7 @@ import sys
 import typer
 
 from flows.errors import WatchkeeperError
-from flows.verbs import check, demo, incidents, sql
+from flows.verbs import check, demo, doctor, events, incidents, init, serve, sql, watch
 
 app = typer.Typer(
     name="watchkeeper",
@@ -15,6 +15,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("check")(check.check)
+app.command("init")(init.init)
+app.command("doctor")(doctor.doctor)
+app.add_typer(events.app, name="events")
+app.command("watch")(watch.watch)
+app.command("serve")(serve.serve)
 app.command("sql")(sql.sql)
 app.command("demo")(demo.demo)
 app.add_typer(incidents.app, name="incidents")

@@ -1,0 +1,267 @@
+"""watchkeeper.toml: what to watch, how often, whom to tell. All that is wrong is told at once, file and key first.
+
+Secrets are never written into the file: a value `env:NAME` or `file:/path` says where one is.
+"""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from flows.errors import BadConfig
+
+FILE = "watchkeeper.toml"
+SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
+# an address of these is no secret by itself; that of any other service is
+PLAIN_SCHEMES = frozenset(
+    ("folder", "json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mailtos", "smtp", "smtps", "http", "https")
+)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+# set by us, not by the file
+_OURS = frozenset({"path", "written"})
+_TELLING = re.compile(r"token|key|secret|pass|sig|auth", re.IGNORECASE)
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, str):
+        found = _DURATION.fullmatch(value.strip())
+        if found is None:
+            raise ValueError(f"{value!r} is no duration; write 30s, 5m, 1h or a number of seconds")
+        return float(found[1]) * _SECONDS[found[2]]
+    return value
+
+
+def _address(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("expected text such as env:SLACK_URL, file:/run/secrets/slack or folder:alerts")
+    kind, _, rest = value.partition(":")
+    if kind == "env":
+        found = os.environ.get(rest)
+        if not found:
+            raise ValueError(f"the environment variable {rest} is not set; export it where watchkeeper runs")
+        return SecretStr(found.strip())
+    if kind == "file":
+        try:
+            return SecretStr(Path(rest.removeprefix("//")).read_text(encoding="utf-8").strip())
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise ValueError(f"the file {rest} cannot be read ({reason})") from None
+    if is_secret(value):
+        raise ValueError(
+            "a secret stands in plain text here; export it as an environment variable and write env:NAME, "
+            "or put it into a file that only you can read and write file:/path"
+        )
+    return SecretStr(value)
+
+
+def is_secret(url: str) -> bool:
+    """Whether a URL holds a password or token, or belongs to a service whose URL is one."""
+    scheme, colon, _ = url.partition(":")
+    if not colon or scheme.lower() not in PLAIN_SCHEMES:
+        return True
+    parts = urlsplit(url)
+    return parts.password is not None or any(_TELLING.search(key) for key, _ in parse_qsl(parts.query))
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Address = Annotated[SecretStr, BeforeValidator(_address)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_ours(cls, given: Any) -> Any:
+        if isinstance(given, dict) and (ours := _OURS & given.keys()):
+            raise ValueError(f"no such key: {', '.join(sorted(ours))}")
+        return given
+
+
+class StoreSection(_Section):
+    """Where watchkeeper keeps what it knows."""
+
+    url: str = "watchkeeper.duckdb"
+
+
+class RoleSection(_Section):
+    """Which quantity the metrics of a pattern are, over what the dialects say."""
+
+    role: str | None = None
+    unit: str | None = None
+    healthy: Literal["up", "down", "flat", "none"] | None = None
+    group: str | None = None
+
+
+class RunSection(_Section):
+    """One thing to watch: a file or folder, or a URL."""
+
+    source: str = Field(min_length=1)
+    name: str | None = Field(default=None, min_length=1)
+    step_key: str | None = None
+    roles: dict[str, RoleSection] = {}
+    written: str = Field(default="", exclude=True)
+
+    @property
+    def label(self) -> str:
+        """What to call it before its source was opened: its name, or the source as it stands in the file."""
+        return self.name or self.written or self.source
+
+
+class WatchSection(_Section):
+    """How often, and what to do beside alerting."""
+
+    interval: Annotated[Seconds, Field(ge=1)] = 60.0
+    cron: str | None = None
+    heartbeat_url: Address | None = None
+    out: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_schedule(self) -> "WatchSection":
+        if self.cron is not None and "interval" in self.model_fields_set:
+            raise ValueError("interval and cron are both set; keep one of them")
+        if self.cron is not None and len(self.cron.split()) != 5:
+            raise ValueError(f"cron {self.cron!r} does not have five fields; write for instance '*/5 * * * *'")
+        return self
+
+    @property
+    def every(self) -> timedelta:
+        """The interval."""
+        return timedelta(seconds=self.interval)
+
+
+class ChannelSection(_Section):
+    """Whom to tell, from which severity on, about which runs (shell patterns)."""
+
+    name: str = Field(min_length=1)
+    url: Address
+    min_severity: Literal["S0", "S1", "S2", "S3", "S4"] = "S2"
+    runs: tuple[str, ...] = ("*",)
+
+    def takes(self, run: str, severity: int) -> bool:
+        """Whether an incident of this run and severity (0..4) goes here."""
+        return severity >= SEVERITIES.index(self.min_severity) and any(fnmatchcase(run, glob) for glob in self.runs)
+
+
+class Config(_Section):
+    """The whole file. Paths are absolute once it is loaded."""
+
+    store: StoreSection = StoreSection()
+    run: tuple[RunSection, ...] = ()
+    watch: WatchSection = WatchSection()
+    channel: tuple[ChannelSection, ...] = ()
+    roles: dict[str, RoleSection] = {}
+    path: Path = Field(default=Path(FILE), exclude=True)
+
+    @model_validator(mode="after")
+    def _unique(self) -> "Config":
+        for what, names in (("channel", [c.name for c in self.channel]), ("run", [r.label for r in self.run])):
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"two entries [[{what}]] are called {', '.join(twice)}; give each its own name")
+        return self
+
+    def roles_of(self, run: RunSection) -> dict[str, dict[str, str]]:
+        """The overrides for one run: its own before those for all."""
+        merged = {**run.roles, **{name: role for name, role in self.roles.items() if name not in run.roles}}
+        return {name: role.model_dump(exclude_none=True) for name, role in merged.items()}
+
+
+def find_config(given: str | Path | None = None) -> Path:
+    """The file: as given, else $WATCHKEEPER_CONFIG, else ./watchkeeper.toml. Raises BadConfig if it is not there."""
+    path = Path(given or os.environ.get("WATCHKEEPER_CONFIG") or FILE).expanduser()
+    if not path.is_file():
+        raise BadConfig(f"{path}: there is no such configuration; `watchkeeper init RUN...` writes one")
+    return path.resolve()
+
+
+def load_config(given: str | Path | None = None) -> Config:
+    """Read and check the file; raises BadConfig that lists every problem. $WATCHKEEPER_STORE overrules store.url."""
+    path = find_config(given)
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{path}: this is no TOML: {error}") from None
+    except OSError as error:
+        raise BadConfig(f"{path}: cannot be read: {error.strerror}") from None
+    if store := os.environ.get("WATCHKEEPER_STORE"):
+        raw = {**raw, "store": {**_table(raw.get("store")), "url": str(Path(store).absolute())}}
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError as error:
+        lines = [f"{path}: {_where(item['loc'])}{_said(item)}" for item in error.errors(include_url=False)]
+        raise BadConfig("\n".join(lines)) from None
+    return _absolute(config, path)
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    """`run[2].source`, counted from one as people count."""
+    text = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+    return f"{text}: " if text else ""
+
+
+def _said(item: Any) -> str:
+    kind, location = item["type"], item["loc"]
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(str(location[-1]), _keys(location[:-1]), n=1, cutoff=0.5)
+        return "no such key" + (
+            f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_keys(location[:-1]))}"
+        )
+    if kind == "missing":
+        return "is missing; it must be set"
+    text = str(item["msg"]).removeprefix("Value error, ")
+    return text[0].lower() + text[1:] if text[:2].istitle() else text
+
+
+def _keys(location: tuple[int | str, ...]) -> list[str]:
+    sections: dict[str, type[BaseModel]] = {
+        "store": StoreSection,
+        "run": RunSection,
+        "watch": WatchSection,
+        "channel": ChannelSection,
+    }
+    names = [part for part in location if isinstance(part, str)]
+    model = Config if not names else RoleSection if "roles" in names else sections[names[0]]
+    return [name for name in model.model_fields if name not in _OURS]
+
+
+def _absolute(config: Config, path: Path) -> Config:
+    """Relative paths are relative to the file."""
+    folder = path.parent
+    runs = tuple(
+        run.model_copy(update={"source": _from(folder, run.source), "written": run.source}) for run in config.run
+    )
+    channels = tuple(
+        each.model_copy(update={"url": SecretStr(f"folder:{_from(folder, url[7:].removeprefix('//'))}")})
+        if (url := each.url.get_secret_value()).startswith("folder:")
+        else each
+        for each in config.channel
+    )
+    out = None if config.watch.out is None else Path(_from(folder, str(config.watch.out)))
+    return config.model_copy(
+        update={
+            "path": path,
+            "store": StoreSection(url=_from(folder, config.store.url)),
+            "run": runs,
+            "channel": channels,
+            "watch": config.watch.model_copy(update={"out": out}),
+        }
+    )
+
+
+def _from(folder: Path, text: str) -> str:
+    if re.match(r"[a-z][a-z0-9+.-]+:", text, re.IGNORECASE):
+        return text  # a URL, or ":memory:"-like; paths with a scheme are none
+    return str(folder / Path(text).expanduser())

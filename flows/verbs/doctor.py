@@ -1,0 +1,150 @@
+"""`watchkeeper doctor`: what is configured, reachable, stale or not checked, and why. It sends and changes nothing."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.config import Config, RunSection, load_config
+from flows.errors import WatchkeeperError
+from flows.serving import configured_api, home_beside, is_healthy, running
+from flows.telemetry import off
+from flows.verbs.watch import ConfigOption
+
+OK, BROKEN, STALE, UNCHECKED = "ok", "broken", "stale", "not checked"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: state is ok, broken, stale or not checked."""
+
+    what: str
+    state: str
+    detail: str
+
+
+def doctor(
+    config: ConfigOption = None, as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False
+) -> None:
+    """Look at the configuration, the store, each source and channel, and Prefect.
+
+    Exit status: 0 nothing is broken, 1 something is, 2 the configuration cannot be read.
+
+    Example: watchkeeper doctor
+    """
+    off()
+    loaded = load_config(config)
+    found = list(examine(loaded))
+    if as_json:
+        print(json.dumps({"schema": "watchkeeper.doctor/1", "checks": [asdict(each) for each in found]}, indent=1))  # noqa: T201
+    else:
+        width = max(len(each.what) for each in found)
+        for each in found:
+            print(f"{each.state:<11}  {each.what:<{width}}  {each.detail}")  # noqa: T201
+    raise typer.Exit(int(any(each.state == BROKEN for each in found)))
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Everything there is to look at."""
+    when = f"cron {config.watch.cron!r}" if config.watch.cron else f"every {config.watch.interval:g} s"
+    yield Finding("config", OK, f"{config.path}: {len(config.run)} runs, {len(config.channel)} channels, {when}")
+    if not config.run:
+        yield Finding("runs", BROKEN, "no [[run]] in the configuration: nothing is watched")
+    yield from _tried("store", lambda: _store(config))
+    for run in config.run:
+        yield from _tried(f"run {run.label}", lambda run=run: _source(config, run))  # type: ignore[misc]
+    yield from _channels(config)
+    yield _prefect(config)
+    if config.watch.heartbeat_url is None:
+        yield Finding("heartbeat", UNCHECKED, "none configured: nobody notices when the watch itself dies")
+    else:
+        yield Finding("heartbeat", UNCHECKED, "configured; a ping would say that a pass went well")
+
+
+def _tried(what: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from look()
+    except (WatchkeeperError, OSError) as error:
+        yield Finding(what, BROKEN, " ".join(str(error).split()))
+
+
+def _store(config: Config) -> Iterator[Finding]:
+    from flows.store import open_store
+
+    path = Path(config.store.url)
+    if not path.exists():
+        yield Finding("store", UNCHECKED, f"{path}: none yet, the first pass makes it")
+        return
+    store = open_store(config.store.url, clock=time.time, must_exist=True)
+    version = store.query("SELECT max(version) AS version FROM schema_migrations").rows["version"][0]
+    yield Finding("store", OK, f"{path}: schema {version}, {path.stat().st_size / 1e6:,.1f} MB, nobody keeps it locked")
+    for row in store.query("SELECT run, owner, host, pid, expires_at FROM leases").rows.iter_rows(named=True):
+        yield Finding(f"lease {row['run']}", OK, f"{row['owner']}, PID {row['pid']} on {row['host']} is at work on it")
+    for run in store.runs()["run"]:
+        for check, metric, reason, count, _ in store.coverage(run).iter_rows():
+            if reason != "checked":
+                yield Finding(
+                    f"{run}: {check}", UNCHECKED, " ".join(filter(None, [metric, reason, f"({count})" * (count > 0)]))
+                )
+    dead = store.query(
+        "SELECT channel, count(*) AS n FROM deliveries WHERE state = 'dead' GROUP BY channel ORDER BY channel"
+    )
+    for channel, count in dead.rows.iter_rows():
+        yield Finding(f"outbox {channel}", BROKEN, f"{count} messages could not be delivered; see the table deliveries")
+
+
+def _source(config: Config, run: RunSection) -> Iterator[Finding]:
+    from flows.sources.catalogue import open_sources
+    from flows.sources.roles import role_of
+
+    role_of("", config.roles_of(run))
+    for source in open_sources(run.source, step_key=run.step_key, run=run.name):
+        found = source.describe()
+        state, age = _age(config, found.run)
+        yield Finding(f"run {found.run}", state, f"{found.source}: {found.format}, step {found.step_key!r}, {age}")
+
+
+def _age(config: Config, run: str) -> tuple[str, str]:
+    """How far the store has it, and how old that is: stale after ten intervals without a new row."""
+    from flows.store import open_store
+
+    if not Path(config.store.url).exists():
+        return OK, "never pulled"
+    store = open_store(config.store.url, clock=time.time, must_exist=True)
+    known = store.runs().filter(run=run)
+    last = store.metrics(run)["last_step"].max()
+    if not len(known) or known["pulled_at"][0] is None or not isinstance(last, float):
+        return OK, "never pulled"
+    age = time.time() - known["pulled_at"][0].replace(tzinfo=UTC).timestamp()
+    state = STALE if age > max(10 * config.watch.interval, 600.0) else OK
+    return state, f"up to step {last:,.15g}, new rows last came {age:,.0f} s ago"
+
+
+def _channels(config: Config) -> Iterator[Finding]:
+    from flows.channels.catalogue import open_channel
+
+    if not config.channel:
+        yield Finding("channels", UNCHECKED, "none configured: alerts stay in the store")
+    for each in config.channel:
+        try:
+            open_channel(each.name, each.url.get_secret_value())
+        except WatchkeeperError as error:
+            yield Finding(f"channel {each.name}", BROKEN, str(error))
+        else:
+            yield Finding(f"channel {each.name}", OK, f"from {each.min_severity} on; nothing was sent to it")
+
+
+def _prefect(config: Config) -> Finding:
+    api = configured_api()
+    if api is not None:
+        state = OK if is_healthy(api) else BROKEN
+        return Finding("prefect", state, f"{api} {'answers' if state == OK else 'does not answer'}")
+    api = running(home_beside(config.store.url))
+    if api is not None:
+        return Finding("prefect", OK, f"our own server answers on {api}")
+    return Finding("prefect", OK, "no server configured: `watch` and `serve` start their own on loopback")

@@ -1,0 +1,86 @@
+"""`watchkeeper serve`: the flow on its schedule, and whatever it needs to run, kept running."""
+
+import os
+import signal
+import sys
+import time
+from subprocess import Popen
+
+from flows.config import Config, load_config
+from flows.serving import Server, configured_api, end, home_beside, new_server, only_one, spawn
+from flows.telemetry import off
+from flows.verbs.watch import ConfigOption, Stop, say, stop
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+STEADY_SECONDS = 60.0  # a child that lived so long has not failed at its start
+
+
+def serve(config: ConfigOption = None) -> None:
+    """Watch on schedule (`interval` or `cron` in the configuration) until stopped.
+
+    Uses the Prefect server that is configured; without one it starts and supervises its own on loopback. Stop it with
+    Ctrl-C or SIGTERM. Exit status: 0 stopped, 2 the configuration was bad or another `serve` is running.
+
+    Example: watchkeeper serve
+    """
+    loaded = load_config(config)
+    with only_one(loaded.store.url, "serve"):
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        supervise(loaded)
+
+
+def supervise(config: Config) -> None:
+    """Keep server and runner alive until Stop; end both whatever happens."""
+    off()
+    home = home_beside(config.store.url)
+    api = configured_api()
+    server = new_server(home) if api is None else None
+    runner: Popen[bytes] | None = None
+    pause, started = FIRST_PAUSE_SECONDS, 0.0
+    try:
+        if server is None:
+            say(f"uses the Prefect server {api}")
+        while True:
+            if server is not None and not server.alive():
+                _start(server)
+            if runner is None or runner.poll() is not None:
+                if runner is not None:
+                    say(f"the runner ended (status {runner.returncode}, see {home}/runner.log); again in {pause:.0f} s")
+                    time.sleep(pause)
+                    steady = time.monotonic() - started > STEADY_SECONDS
+                    pause = FIRST_PAUSE_SECONDS if steady else min(2 * pause, LONGEST_PAUSE_SECONDS)
+                runner, started = _runner(config, server), time.monotonic()
+            time.sleep(0.5)
+    except Stop as asked:
+        say(f"{asked}: stopping")
+    finally:
+        # a second signal must not leave a child behind
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        if runner is not None:
+            end(runner)
+        if server is not None:
+            server.stop()
+
+
+def _start(server: Server) -> None:
+    again = server.process is not None
+    server.start()
+    server.await_health()
+    say(f"the Prefect server {'is up again' if again else 'is up'}: {server.api.removesuffix('/api')}")
+
+
+def _runner(config: Config, server: Server | None) -> Popen[bytes]:
+    home = home_beside(config.store.url)
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "runner.log").open("wb") as log:
+        return spawn([sys.executable, "-m", "flows.runner", str(config.path)], _environment(server, config), log)
+
+
+def _environment(server: Server | None, config: Config) -> dict[str, str]:
+    # a poll must come often enough that a pass starts within its interval
+    poll = max(1, min(10, int(config.watch.interval // 5))) if config.watch.cron is None else 10
+    own = server.environment() if server is not None else {}
+    return {"PREFECT_RUNNER_POLL_FREQUENCY": str(poll), "PREFECT_LOGGING_LEVEL": "WARNING", **os.environ, **own}

@@ -1,0 +1,233 @@
+"""Configuration -> the real store, sources, channels and clock; the only place that builds them.
+
+A pass goes over the runs one by one, each under its lease. What fails is kept as a result and stops nothing else.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flows.channels.catalogue import open_channel
+from flows.channels.contract import Channel
+from flows.channels.heartbeat import ping
+from flows.config import SEVERITIES, Config, RunSection
+from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
+from flows.incidents import Transition
+from flows.passes import Call, Outcome, Report, plainly
+from flows.playbook import load_playbook
+from flows.records import Role
+from flows.sources.catalogue import open_sources
+from flows.sources.contract import Source
+from flows.sources.roles import role_of
+from flows.stages import selfcheck
+from flows.stages.ailing import ailing_channels
+from flows.stages.announce import announcer
+from flows.stages.judge import judge
+from flows.stages.notify import notify
+from flows.stages.publish import chart_of, folder_name, publish
+from flows.stages.pull import pull
+from flows.stages.runstate import RunState
+from flows.store import Lease, Store, open_store
+
+LEASE_SECONDS = 900.0
+PUBLISH_SECONDS = 600.0
+# a run whose last line was older than this when it was first pulled is a finished log: its silence is no stall
+FINISHED_SECONDS = 3600.0
+
+
+def utc_now() -> datetime:
+    """The clock, for those that need a date."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class _House:
+    """What the stages of one pass share."""
+
+    config: Config
+    channels: Mapping[str, Channel]
+    clock: Callable[[], float]
+    call: Call
+    report: Report
+
+
+def open_configured_store(config: Config, clock: Callable[[], float] = time.time) -> Store:
+    """The store of the configuration. Raises BadConfig for one that would be gone after the pass."""
+    if config.store.url == ":memory:":
+        raise BadConfig(
+            f"{config.path}: store.url: a watch needs a file to remember; write store.url = 'watchkeeper.duckdb'"
+        )
+    return open_store(config.store.url, clock=clock)
+
+
+def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float] = time.time) -> Report:
+    """Pull, judge and notify for every run, then tell of the watch's own failures and ping the heartbeat.
+
+    Never raises for what a source, a channel or the store does: the report holds it.
+    """
+    report = Report([run.label for run in config.run])
+    channels = {
+        each.name: channel
+        for each in config.channel
+        if (channel := report.attempt(f"channel {each.name}", "open", partial(_channel, each.name, each.url)))
+        is not None
+    }
+    house = _House(config, channels, clock, call, report)
+    store = report.attempt("store", "open", partial(open_configured_store, config, clock), call)
+    if store is not None:
+        for run in config.run:
+            _watch_entry(house, store, run)
+        _ask_channels(house, store)
+    _watch_itself(house)
+    if config.watch.heartbeat_url is not None and report.good:
+        report.attempt("heartbeat", "ping", partial(ping, config.watch.heartbeat_url.get_secret_value()))
+    return report
+
+
+def _channel(name: str, url: Any) -> Channel:
+    return open_channel(name, url.get_secret_value())
+
+
+def _watch_entry(house: _House, store: Store, run: RunSection) -> None:
+    """All runs of one [[run]] entry: a file may hold several."""
+    owner = f"run {run.label}"
+    sources = house.report.attempt(
+        owner, "open", partial(open_sources, run.source, step_key=run.step_key, run=run.name), house.call
+    )
+    if sources is not None:
+        for source in sources:
+            _watch_run(house, store, run, source.describe().run, source)
+        return
+    # what is stored of it already is still judged (it may have fallen silent) and its messages still go out
+    known = house.report.attempt(owner, "look up", partial(_stored_runs, store, run.source)) or []
+    for name in known:
+        _watch_run(house, store, run, name, None)
+
+
+def _stored_runs(store: Store, source: str) -> list[str]:
+    return [row["run"] for row in store.runs().iter_rows(named=True) if row["source"] == source]
+
+
+def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: Source | None) -> None:
+    """The chain of stages of one run, under its lease."""
+    owner = f"run {run.label}"
+
+    def chain() -> None:
+        with store.lease(name, "watch", LEASE_SECONDS) as lease:
+            if source is not None:
+                work = partial(_pull, store, source, lease, run, house.config)
+                house.report.attempt(owner, "pull", work, house.call)
+                lease.renew()
+            # a run that was never pulled has nothing to judge
+            if source is None or name in _stored_runs(store, source.describe().source):
+                judged = house.report.attempt(owner, "judge", partial(_judge, house, store, name), house.call)
+                house.report.changes += judged.transitions if judged is not None else ()
+                lease.renew()
+            send = partial(notify, store, house.channels, house.clock, chart_of(store), name)
+            house.report.attempt(owner, "notify", send, house.call)
+            if house.config.watch.out is not None:
+                lease.renew()
+                house.report.attempt(owner, "publish", partial(_publish, house, store, name), house.call)
+
+    house.report.attempt(owner, "lease", chain)
+
+
+def _pull(store: Store, source: Source, lease: Lease, run: RunSection, config: Config) -> Any:
+    overrides = config.roles_of(run)
+
+    def role(name: str) -> Role:
+        return role_of(name, overrides)
+
+    if source.describe().run in set(store.runs()["run"]):
+        store.assign_roles(source.describe().run, role)
+    return pull(store, source, role, progress=lambda rows: lease.renew())
+
+
+def _judge(house: _House, store: Store, name: str) -> Any:
+    least = {c.name: SEVERITIES.index(c.min_severity) for c in house.config.channel if c.takes(name, 4)}
+    announce = announcer(store, name, least, clock=house.clock)
+    return judge(
+        store,
+        name,
+        load_playbook(),
+        clock=house.clock,
+        live=is_live(store, name),
+        announce=lambda changes: announce(newest_words(changes)),
+    )
+
+
+def newest_words(changes: Sequence[Transition]) -> list[Transition]:
+    """One word an incident: what began and ended between two passes is told once, as over."""
+    first: dict[str, Transition] = {}
+    last: dict[str, Transition] = {}
+    for change in changes:
+        first.setdefault(change.incident.id, change)
+        last[change.incident.id] = change
+    return [end if end.what == "resolved" else first[name] for name, end in last.items()]
+
+
+def is_live(store: Store, name: str) -> bool:
+    """Whether its silence would mean something: it was still writing when it was first pulled, or has written since."""
+    heard = RunState.load(store.run_state(name)).clock
+    if heard is None:
+        return False
+    created: datetime = store.runs().filter(run=name)["created_at"][0]
+    return float(heard["at"]) >= created.replace(tzinfo=UTC).timestamp() - FINISHED_SECONDS
+
+
+def _publish(house: _House, store: Store, name: str) -> None:
+    """Render the page when an incident has changed, else now and then: charts cost more than judging does."""
+    assert house.config.watch.out is not None
+    page = house.config.watch.out / folder_name(name) / "index.html"
+    changed = any(change.incident.run == name for change in house.report.changes)
+    if changed or not page.exists() or house.clock() - page.stat().st_mtime >= PUBLISH_SECONDS:
+        publish(store, name, house.config.watch.out)
+
+
+def _ask_channels(house: _House, store: Store) -> None:
+    ailing = house.report.attempt("store", "ask channels", partial(ailing_channels, store)) or {}
+    for name, (error, dead) in ailing.items():
+        if name in house.channels:
+            kind = UndeliverableError if dead else DeliveryFailed
+            house.report.outcomes.append(Outcome(f"channel {name}", "notify", error=kind(error)))
+
+
+def _watch_itself(house: _House) -> None:
+    """Failures of the watch go straight to the channels: their way must not lead through the store."""
+    report, store_file = house.report, Path(house.config.store.url)
+    troubles = [trouble for each in report.failures if (trouble := each.trouble()) is not None]
+    looked = {each.owner for each in report.outcomes if not each.skipped} | {"store"}
+    path = store_file.with_name(f"{store_file.name}.watch.json")
+    work = partial(selfcheck.tell, path, troubles, looked, house.channels, house.clock())
+    report.attempt("watch", "self-check", work)
+
+
+def alerts_of(report: Report) -> Iterable[dict[str, Any]]:
+    """What Prefect automations can react to: event name, resource and facts of each change of an incident."""
+    for change in report.changes:
+        incident = change.incident
+        facts = ("attempt", "status", "title", "pattern", "confidence", "onset_step", "detected_step", "resolved_step")
+        yield {
+            "event": f"watchkeeper.incident.{change.what}",
+            "resource": {
+                "prefect.resource.id": f"watchkeeper.incident.{incident.id}",
+                "prefect.resource.name": incident.title[:200],
+                "watchkeeper.run": incident.run,
+                "watchkeeper.severity": f"S{incident.severity}",
+            },
+            "payload": {
+                "run": incident.run,
+                "incident_id": incident.id,
+                "severity": f"S{incident.severity}",
+                "step": change.step,
+                **{name: getattr(incident, name) for name in facts},
+                "findings": [
+                    {"metric": f.metric, "kind": f.kind, "direction": f.direction, "onset_step": f.onset_step}
+                    for f in incident.findings
+                ],
+            },
+        }

@@ -1,0 +1,156 @@
+"""watchkeeper.toml: what it may say, and what is said of it."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.config import find_config, is_secret, load_config
+from flows.errors import BadConfig
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "watchkeeper.toml"
+    path.write_text(text)
+    return path
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    path = write(folder, text)
+    with pytest.raises(BadConfig) as caught:
+        load_config(path)
+    return [line.removeprefix(f"{path}: ") for line in str(caught.value).splitlines()]
+
+
+def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    config = load_config(
+        write(
+            tmp_path,
+            '[store]\nurl = "s.duckdb"\n[watch]\nout = "pages"\n[[run]]\nsource = "log/a.jsonl"\n'
+            '[[channel]]\nname = "here"\nurl = "folder:alerts"\n',
+        )
+    )
+    assert config.store.url == str(tmp_path / "s.duckdb")
+    assert config.run[0].source == str(tmp_path / "log/a.jsonl")
+    assert config.run[0].label == "log/a.jsonl"
+    assert config.watch.out == tmp_path / "pages"
+    assert config.channel[0].url.get_secret_value() == f"folder:{tmp_path / 'alerts'}"
+
+
+def test_defaults_are_a_minute_and_a_store_beside_the_file(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, '[[run]]\nsource = "a"\n'))
+    assert config.watch.interval == 60.0
+    assert config.store.url == str(tmp_path / "watchkeeper.duckdb")
+    assert config.path == tmp_path / "watchkeeper.toml"
+
+
+def test_every_problem_is_told_at_once_with_its_key(tmp_path: Path) -> None:
+    said = problems(
+        tmp_path,
+        '[[run]]\nsource = "a"\nstepkey = "x"\n[watch]\ninterval = "often"\n[[channel]]\nurl = "folder:x"\n[chanel]\n',
+    )
+    assert said == [
+        "run[1].stepkey: no such key; did you mean step_key?",
+        "watch.interval: 'often' is no duration; write 30s, 5m, 1h or a number of seconds",
+        "channel[1].name: is missing; it must be set",
+        "chanel: no such key; did you mean channel?",
+    ]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [('"90s"', 90), ('"5m"', 300), ('"1.5 h"', 5400), ("45", 45)])
+def test_an_interval_has_a_unit_or_is_seconds(tmp_path: Path, text: str, seconds: float) -> None:
+    assert load_config(write(tmp_path, f"[watch]\ninterval = {text}\n")).watch.interval == seconds
+
+
+def test_interval_and_cron_exclude_each_other(tmp_path: Path) -> None:
+    assert problems(tmp_path, '[watch]\ninterval = "60s"\ncron = "* * * * *"\n') == [
+        "watch: interval and cron are both set; keep one of them"
+    ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "slack://T123/B456/hunter2hunter2",
+        "mailtos://me:hunter2hunter2@mail.example.org",
+        "json://host/?token=hunter2hunter2",
+        "discord://1234/hunter2hunter2",
+    ],
+)
+def test_a_secret_in_plain_text_is_refused_without_being_repeated(tmp_path: Path, url: str) -> None:
+    said = problems(tmp_path, f'[[channel]]\nname = "c"\nurl = "{url}"\n')
+    assert len(said) == 1
+    assert said[0].startswith("channel[1].url: a secret stands in plain text here; export it")
+    assert "hunter2" not in said[0]
+
+
+def test_a_secret_comes_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK", "slack://T/B/hunter2")
+    (tmp_path / "hook").write_text("discord://1/hunter2\n")
+    config = load_config(
+        write(
+            tmp_path,
+            '[[channel]]\nname = "a"\nurl = "env:HOOK"\n'
+            f'[[channel]]\nname = "b"\nurl = "file:{tmp_path}/hook"\n[watch]\nheartbeat_url = "env:HOOK"\n',
+        )
+    )
+    assert [c.url.get_secret_value() for c in config.channel] == ["slack://T/B/hunter2", "discord://1/hunter2"]
+    assert "hunter2" not in repr(config)
+
+
+def test_a_secret_that_is_not_there_names_where_it_should_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOOK", raising=False)
+    said = problems(
+        tmp_path, '[[channel]]\nname = "a"\nurl = "env:HOOK"\n[[channel]]\nname = "b"\nurl = "file:/no/such"\n'
+    )
+    assert said == [
+        "channel[1].url: the environment variable HOOK is not set; export it where watchkeeper runs",
+        "channel[2].url: the file /no/such cannot be read (No such file or directory)",
+    ]
+
+
+def test_names_are_unique(tmp_path: Path) -> None:
+    assert problems(tmp_path, '[[run]]\nsource = "a"\n[[run]]\nsource = "b"\nname = "a"\n') == [
+        "two entries [[run]] are called a; give each its own name"
+    ]
+
+
+def test_no_toml_and_no_file_are_one_line(tmp_path: Path) -> None:
+    assert problems(tmp_path, "[[run]\n")[0].startswith("this is no TOML: ")
+    with pytest.raises(BadConfig, match="there is no such configuration; `watchkeeper init"):
+        find_config(tmp_path / "none.toml")
+
+
+def test_the_environment_names_file_and_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHKEEPER_CONFIG", str(write(tmp_path, "")))
+    monkeypatch.setenv("WATCHKEEPER_STORE", str(tmp_path / "other.duckdb"))
+    assert load_config().store.url == str(tmp_path / "other.duckdb")
+
+
+def test_what_we_set_ourselves_cannot_be_set_in_the_file(tmp_path: Path) -> None:
+    assert problems(tmp_path, 'path = "x"\n') == ["no such key: path"]
+
+
+def test_roles_of_a_run_come_before_those_for_all(tmp_path: Path) -> None:
+    config = load_config(
+        write(
+            tmp_path,
+            '[roles."x"]\nrole = "loss"\n[roles."y"]\nrole = "mfu"\n[[run]]\nsource="a"\nroles.x.role = "eval_loss"\n',
+        )
+    )
+    assert config.roles_of(config.run[0]) == {"x": {"role": "eval_loss"}, "y": {"role": "mfu"}}
+
+
+def test_a_channel_takes_its_runs_from_its_severity_on(tmp_path: Path) -> None:
+    channel = load_config(
+        write(tmp_path, '[[channel]]\nname = "a"\nurl = "folder:x"\nmin_severity = "S3"\nruns = ["big-*"]\n')
+    ).channel[0]
+    assert channel.takes("big-1", 3)
+    assert not channel.takes("big-1", 2)
+    assert not channel.takes("small", 4)
+
+
+def test_services_are_secret_and_local_files_are_not() -> None:
+    assert is_secret("ntfy://topic")
+    assert not is_secret("folder:alerts")
+    assert not is_secret("json://127.0.0.1:8000/hook")
+    assert not is_secret("mailto://127.0.0.1:2525?from=a@b.org&to=c@d.org")

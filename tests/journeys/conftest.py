@@ -1,0 +1,165 @@
+"""What the journeys share: a log that grows, services on loopback, and commands as a user would run them."""
+
+import http.server
+import json
+import os
+import random
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.serving import Server, new_server
+
+ROOT = Path(__file__).parents[2]
+MAIN = "from flows.cli import main; main()"
+
+
+WriteLog = Callable[..., None]
+
+
+def _write_log(path: Path, first: int, last: int, loss: Callable[[int], float] | None = None) -> None:
+    """Append steps first..last-1 of a calm loss (or of `loss`)."""
+    calm = random.Random(first)
+    with path.open("a") as file:
+        for step in range(first, last):
+            value = loss(step) if loss is not None else 2.5 + calm.gauss(0, 0.01)
+            file.write(json.dumps({"step": step, "loss": value}) + "\n")
+
+
+@pytest.fixture
+def write_log() -> WriteLog:
+    return _write_log
+
+
+class Folder:
+    """A folder with a configuration, and the commands run in it. No process of it may talk to anybody else."""
+
+    def __init__(self, path: Path, extra: dict[str, str] | None = None) -> None:
+        self.path = path
+        self.network = path / "network.log"
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "WATCHKEEPER", "PYTHON"))}
+        self.environment = {
+            **kept,
+            "PYTHONPATH": f"{ROOT / 'tests/network'}:{ROOT}",
+            "WATCHKEEPER_NET_LOG": str(self.network),
+            "HOME": str(path),
+            **(extra or {}),
+        }
+
+    def configure(self, text: str) -> None:
+        (self.path / "watchkeeper.toml").write_text(text)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", MAIN, *arguments],
+            cwd=self.path,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=300)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def outside(self) -> str:
+        """Connections that left the machine."""
+        return self.network.read_text() if self.network.exists() else ""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One Prefect server for all tests that do not test how it is started."""
+    home = tmp_path_factory.mktemp("prefect")
+    outside = Folder(home)
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update({**outside.environment, "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"})
+    server = new_server(home)
+    try:
+        server.start()
+        os.environ.clear()
+        os.environ.update(before)
+        server.await_health(240)
+        yield server
+        assert outside.outside() == ""
+    finally:
+        os.environ.update(before)
+        server.stop()
+
+
+class _Hooks(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        kind = self.headers.get("Content-Type", "")
+        self.server.got.append(json.loads(body) if "json" in kind else body)  # type: ignore[attr-defined]
+        self._answer()
+
+    def do_GET(self) -> None:
+        self.server.got.append(self.path)  # type: ignore[attr-defined]
+        self._answer()
+
+    def _answer(self) -> None:
+        self.send_response(self.server.status)  # type: ignore[attr-defined]
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+class HttpService(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """An HTTP endpoint on loopback: `got` holds what was posted, `status` is what it answers."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Hooks)
+        self.got: list[Any] = []
+        self.status = 200
+
+
+@pytest.fixture
+def http_service() -> Iterator[HttpService]:
+    service = HttpService()
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    yield service
+    service.shutdown()
+    service.server_close()
+
+
+class _Mailbox:
+    def __init__(self) -> None:
+        self.mails: list[bytes] = []
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        self.mails.append(envelope.content)
+        return "250 taken"
+
+
+@pytest.fixture
+def mailbox() -> Iterator[tuple[int, list[bytes]]]:
+    """Port and mails of a real SMTP server."""
+    from aiosmtpd.controller import Controller
+
+    handler = _Mailbox()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    controller = Controller(handler, hostname="127.0.0.1", port=port)
+    controller.start()
+    yield port, handler.mails
+    controller.stop()

@@ -1,0 +1,113 @@
+"""`watchkeeper serve` from an empty Prefect home: it brings its own server, keeps time, and leaves nothing behind."""
+
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WriteLog = Callable[..., None]
+PATIENCE_SECONDS = 300.0
+
+
+def passes(folder: Path) -> list[tuple[str, str]]:
+    """State and start of every flow run that has begun, oldest first."""
+    database = folder / "watchkeeper.duckdb.prefect/prefect.db"
+    try:
+        with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30) as connection:
+            query = "SELECT state_name, start_time FROM flow_run WHERE start_time IS NOT NULL ORDER BY start_time"
+            return connection.execute(query).fetchall()
+    except sqlite3.OperationalError:
+        return []
+
+
+def await_passes(folder: Path, count: int, state: str = "Completed") -> None:
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while sum(name == state for name, _ in passes(folder)) < count:
+        assert time.monotonic() < give_up, (passes(folder), _logs(folder))
+        time.sleep(0.5)
+
+
+def _logs(folder: Path) -> str:
+    return "".join(path.read_text()[-2000:] for path in (folder / "watchkeeper.duckdb.prefect").glob("*.log"))
+
+
+def processes(folder: Path) -> list[str]:
+    """Command lines of the processes that work in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                if f"HOME={folder}".encode() in environment:
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+    return found
+
+
+def test_three_passes_from_an_empty_home_and_then_a_clean_end(folder: Any, write_log: WriteLog) -> None:
+    folder.configure('[[run]]\nsource = "a.jsonl"\n[watch]\ninterval = "5s"\n')
+    write_log(folder.path / "a.jsonl", 0, 50)
+    serving = folder.start("serve")
+    try:
+        await_passes(folder.path, 3)
+        second = folder.run("serve")
+        assert second.returncode == 2
+        assert f"`watchkeeper serve` is running already (PID {serving.pid})" in second.stderr
+    finally:
+        serving.send_signal(signal.SIGTERM)
+        out, err = serving.communicate(timeout=60)
+    assert (serving.returncode, out) == (0, "")
+    lines = err.splitlines()
+    assert lines[0].startswith("watchkeeper: the Prefect server is up: http://127.0.0.1:")
+    assert lines[1:] == ["watchkeeper: SIGTERM: stopping"]
+    assert processes(folder.path) == []
+    assert folder.outside() == ""
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("victim", ["main() serve", "flows.runner", "uvicorn", "prefect.engine"])
+def test_after_a_kill_the_next_pass_starts(folder: Any, write_log: WriteLog, victim: str) -> None:
+    folder.configure('[[run]]\nsource = "a.jsonl"\n[watch]\ninterval = "10s"\n')
+    write_log(folder.path / "a.jsonl", 0, 50)
+    serving = folder.start("serve")
+    try:
+        await_passes(folder.path, 1)
+        _kill(folder.path, victim)
+        if victim == "main() serve":
+            serving.communicate(timeout=60)
+            serving = folder.start("serve")
+        before = len(passes(folder.path))
+        # far less than the five minutes for which Prefect would hold the slot of the dead
+        give_up = time.monotonic() + 150
+        while not any(name == "Completed" for name, _ in passes(folder.path)[before:]):
+            assert time.monotonic() < give_up, (passes(folder.path), _logs(folder.path))
+            time.sleep(0.5)
+    finally:
+        serving.send_signal(signal.SIGTERM)
+        serving.communicate(timeout=60)
+    assert processes(folder.path) == []
+
+
+def _kill(folder: Path, victim: str) -> None:
+    """SIGKILL to the newest process of that kind, waiting for one if need be."""
+    give_up = time.monotonic() + 120
+    while time.monotonic() < give_up:
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                ours = f"HOME={folder}".encode() in (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if ours and victim in command:
+                os.kill(int(entry.name), signal.SIGKILL)
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"no process {victim}")
