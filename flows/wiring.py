@@ -153,7 +153,7 @@ def _judge(house: _House, store: Store, name: str) -> Any:
     return judge(
         store,
         name,
-        load_playbook(),
+        load_playbook,
         clock=house.clock,
         live=is_live(store, name),
         announce=lambda changes: announce(newest_words(changes)),

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import polars as pl
@@ -72,7 +73,11 @@ def test_several_attempts_may_stand_in_one_frame(store, append):
     append(store, (0, "loss", 2.0), (1, "loss", 1.5), (1, "loss", 1.6, 2), (2, "loss", 1.4, 2), attempts=both)
     assert [(row[1], row[2], row[3]) for row in samples(store)] == [(1, 0, 2.0), (1, 1, 1.5), (2, 1, 1.6), (2, 2, 1.4)]
     assert store.attempts("hero") == both
-    assert store.history("hero", "loss").select("attempt", "step", "value").rows() == [(1, 0, 2.0), (2, 1, 1.6), (2, 2, 1.4)]
+    assert store.history("hero", "loss").select("attempt", "step", "value").rows() == [
+        (1, 0, 2.0),
+        (2, 1, 1.6),
+        (2, 2, 1.4),
+    ]
 
 
 def test_rows_without_a_step_or_of_another_shape_are_refused_and_nothing_is_stored(store, append, rows):
@@ -86,7 +91,9 @@ def test_rows_without_a_step_or_of_another_shape_are_refused_and_nothing_is_stor
 def test_a_row_that_fails_late_in_the_transaction_takes_everything_back(store, append):
     append(store, (0, "loss", 2.0), cursor="one")
     with pytest.raises(ZeroDivisionError):
-        store.append("hero", pl.DataFrame(schema=STORED_SCHEMA), Exploding(), "two", "t", {"n": 1}, lambda _: Role("other"))
+        store.append(
+            "hero", pl.DataFrame(schema=STORED_SCHEMA), Exploding(), "two", "t", {"n": 1}, lambda _: Role("other")
+        )
     assert store.pull_state("hero") == ("one", "t") and len(store.coverage("hero")) == 0
 
 
@@ -97,7 +104,12 @@ class Exploding(list):
 
 def test_roles_can_be_given_anew(store, append):
     append(store, (0, "loss", 2.0), (0, "x", 2.0))
-    assert store.assign_roles("hero", lambda name: Role("mfu", "fraction") if name == "x" else Role("loss", "nats", "down")) == 1
+    assert (
+        store.assign_roles(
+            "hero", lambda name: Role("mfu", "fraction") if name == "x" else Role("loss", "nats", "down")
+        )
+        == 1
+    )
     assert store.metrics("hero")["role"].to_list() == ["loss", "mfu"]
 
 
@@ -106,12 +118,18 @@ def test_more_metrics_than_sixteen_bits_hold_are_told_apart(store, append):
     append(store, *((0, f"m{i}", float(i)) for i in range(count)))
     done = append(store, *((1, f"m{i}", float(i)) for i in range(count)), (0, "m69999", -1.0))
     assert (done.new_rows, done.rewritten) == (count, 1)
-    assert store.query("SELECT value FROM samples WHERE name = 'm69999' ORDER BY step").rows["value"].to_list() == [-1.0, 69999.0]
+    assert store.query("SELECT value FROM samples WHERE name = 'm69999' ORDER BY step").rows["value"].to_list() == [
+        -1.0,
+        69999.0,
+    ]
 
 
 WRITTEN = st.lists(
     st.tuples(
-        st.integers(0, 6), st.sampled_from(["loss", "grad"]), st.sampled_from([0.0, 1.0, 2.0, NAN, math.inf]), st.integers(1, 2)
+        st.integers(0, 6),
+        st.sampled_from(["loss", "grad"]),
+        st.sampled_from([0.0, 1.0, 2.0, NAN, math.inf]),
+        st.integers(1, 2),
     ),
     max_size=25,
 )
@@ -131,7 +149,7 @@ def tables_after(build, batches, times=1) -> str:
     attempts = [Attempt(1, 0.0, None, "start", 3.0), Attempt(2, 3.0, 1, "rewind")]
     for _ in range(times):
         for batch in batches:
-            store.append("hero", build(*batch), attempts, "c", "t", {}, lambda name: Role(name))
+            store.append("hero", build(*batch), attempts, "c", "t", {}, Role)
     return str([store.query(sql).rows.rows() for sql in TABLES])
 
 
@@ -141,7 +159,7 @@ def test_any_split_into_appends_gives_the_same_tables_and_so_does_pulling_again(
     # metrics appear in the order in which they were written, so both are there from the first row
     written = [(0, "loss", 0.0, 1), (0, "grad", 0.0, 1), *written]
     bounds = [0, *sorted(min(cut + 2, len(written)) for cut in cuts), len(written)]
-    pieces = [written[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    pieces = [written[a:b] for a, b in itertools.pairwise(bounds)]
     whole = tables_after(rows, [written])
     assert tables_after(rows, pieces) == whole
     assert tables_after(rows, pieces, times=2) == whole
@@ -159,7 +177,7 @@ def test_the_tables_hold_what_a_plain_dictionary_would(rows, written):
     store = open_store(":memory:", clock=lambda: 0.0)
     store.register_run(Description("hero", "x", "jsonl", "_step"))
     for row in written:
-        store.append("hero", rows(row), [], "c", "t", {}, lambda name: Role(name))
+        store.append("hero", rows(row), [], "c", "t", {}, Role)
     assert str(samples_by_key(store)) == str(dict(sorted(last.items())))
     again = store.query("SELECT name, attempt, step, first_value, times FROM rewritten ORDER BY ALL").rows.rows()
     assert str({row[:3]: row[3:] for row in again}) == str(

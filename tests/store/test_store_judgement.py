@@ -72,7 +72,9 @@ def test_a_judgement_is_saved_whole_and_saving_it_again_changes_nothing(store, a
     assert [row["title"] for row in store.incidents("hero")] == ["loss rose by 0.3"]
     assert [row["detector"] for row in store.findings("hero", "i1")] == ["loss_spike"]
     assert [row["message_id"] for row in store.pending_deliveries()] == ["m1"]
-    assert store.coverage("hero").select("check_name", "reason", "count").rows() == [("mfu", "no metric with this role", 1)]
+    assert store.coverage("hero").select("check_name", "reason", "count").rows() == [
+        ("mfu", "no metric with this role", 1)
+    ]
     assert store.runs().select("judged_batch", "judged_at").rows() == [(1, datetime(2023, 11, 14, 22, 13, 20))]
 
 
@@ -121,7 +123,9 @@ def test_the_tail_of_a_lineage_holds_what_stood_before_the_fork(store, append):
 def test_an_event_is_stored_once_and_counts_from_its_recording(store):
     event = Event("batch_ramp", 100.0, note="to 4M", detail={"from": 2})
     assert store.add_event("hero", event) == store.add_event("hero", event)
-    assert store.events("hero") == [Event("batch_ramp", 100.0, note="to 4M", detail={"from": 2}, recorded_at=1_700_000_000.0)]
+    assert store.events("hero") == [
+        Event("batch_ramp", 100.0, note="to 4M", detail={"from": 2}, recorded_at=1_700_000_000.0)
+    ]
 
 
 def test_an_unknown_run_is_named_with_those_that_exist(store):
