@@ -24,7 +24,6 @@ from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
 from flows.sources.roles import role_of
 from flows.stages import selfcheck
-from flows.stages.ailing import ailing_channels
 from flows.stages.announce import announcer
 from flows.stages.judge import judge
 from flows.stages.notify import notify
@@ -189,11 +188,10 @@ def _publish(house: _House, store: Store, name: str) -> None:
 
 
 def _ask_channels(house: _House, store: Store) -> None:
-    ailing = house.report.attempt("store", "ask channels", partial(ailing_channels, store)) or {}
-    for name, (error, dead) in ailing.items():
-        if name in house.channels:
-            kind = UndeliverableError if dead else DeliveryFailed
-            house.report.outcomes.append(Outcome(f"channel {name}", "notify", error=kind(error)))
+    for row in house.report.attempt("store", "ask channels", store.failing_channels) or []:
+        if row["channel"] in house.channels:
+            kind = UndeliverableError if row["dead"] else DeliveryFailed
+            house.report.outcomes.append(Outcome(f"channel {row['channel']}", "notify", error=kind(row["error"])))
 
 
 def _watch_itself(house: _House) -> None:

@@ -58,6 +58,17 @@ def mark_failed(
     )
 
 
+def failing(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """channel, error, dead, count: channels whose newest word is a failure, `dead` messages being lost for good."""
+    return rows(
+        connection,
+        "SELECT channel, arg_max(error, created_at) AS error, count(*) FILTER (state = 'dead') AS dead, count(*) AS count"
+        " FROM deliveries d WHERE error IS NOT NULL AND state <> 'delivered' AND created_at > coalesce("
+        "(SELECT max(delivered_at) FROM deliveries o WHERE o.channel = d.channel), TIMESTAMP '1970-01-01')"
+        " GROUP BY channel ORDER BY channel",
+    )
+
+
 def _known(connection: duckdb.DuckDBPyConnection, delivery_id: str) -> None:
     if not number(connection, "SELECT count(*) FROM deliveries WHERE delivery_id = ?", [delivery_id]):
         raise LookupError(f"no delivery {delivery_id!r} in the outbox")

@@ -16,6 +16,7 @@ from flows.store import judgements, leases, outbox, runs, samples
 from flows.store.confined import confined_answer
 from flows.store.connection import Database
 from flows.store.frames import Moment, execute, one, select, timestamp
+from flows.store.frames import rows as found_rows
 from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits, answer
 from flows.store.schema import bring_up_to_date
@@ -188,6 +189,11 @@ class Store:
             at = None if next_try_at is None else timestamp(next_try_at)
             outbox.mark_failed(connection, delivery_id, error, at)
 
+    def failing_channels(self) -> list[dict[str, Any]]:
+        """channel, error, dead, count: channels to which nothing has got through since these messages failed."""
+        with self._database.reading() as connection:
+            return outbox.failing(connection)
+
     def _moment(self, now: Moment | None) -> datetime:
         return self._now() if now is None else timestamp(now)
 
@@ -263,6 +269,11 @@ class Store:
         return confined_answer(self.path, sql, limits or Limits())
 
     # passes
+
+    def leases(self) -> list[dict[str, Any]]:
+        """run, owner, host, pid, expires_at of the passes that are at work, or died at it."""
+        with self._database.reading() as connection:
+            return found_rows(connection, "SELECT run, owner, host, pid, expires_at FROM leases ORDER BY run")
 
     @contextmanager
     def lease(self, run: str, owner: str, ttl: float) -> Iterator[Lease]:

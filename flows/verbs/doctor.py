@@ -81,9 +81,10 @@ def _store(config: Config) -> Iterator[Finding]:
         yield Finding("store", UNCHECKED, f"{path}: none yet, the first pass makes it")
         return
     store = open_store(config.store.url, clock=time.time, must_exist=True)
-    version = store.query("SELECT max(version) AS version FROM schema_migrations").rows["version"][0]
-    yield Finding("store", OK, f"{path}: schema {version}, {path.stat().st_size / 1e6:,.1f} MB, nobody keeps it locked")
-    for row in store.query("SELECT run, owner, host, pid, expires_at FROM leases").rows.iter_rows(named=True):
+    yield Finding(
+        "store", OK, f"{path}: {path.stat().st_size / 1e6:,.1f} MB, schema up to date, nobody keeps it locked"
+    )
+    for row in store.leases():
         yield Finding(f"lease {row['run']}", OK, f"{row['owner']}, PID {row['pid']} on {row['host']} is at work on it")
     for run in store.runs()["run"]:
         for check, metric, reason, count, _ in store.coverage(run).iter_rows():
@@ -91,11 +92,11 @@ def _store(config: Config) -> Iterator[Finding]:
                 yield Finding(
                     f"{run}: {check}", UNCHECKED, " ".join(filter(None, [metric, reason, f"({count})" * (count > 0)]))
                 )
-    dead = store.query(
-        "SELECT channel, count(*) AS n FROM deliveries WHERE state = 'dead' GROUP BY channel ORDER BY channel"
-    )
-    for channel, count in dead.rows.iter_rows():
-        yield Finding(f"outbox {channel}", BROKEN, f"{count} messages could not be delivered; see the table deliveries")
+    for row in store.failing_channels():
+        lost = f", {row['dead']} of them for good" if row["dead"] else ""
+        yield Finding(
+            f"outbox {row['channel']}", BROKEN, f"{row['count']} messages did not get out{lost}: {row['error']}"
+        )
 
 
 def _source(config: Config, run: RunSection) -> Iterator[Finding]:

@@ -71,7 +71,7 @@ def test_three_passes_from_an_empty_home_and_then_a_clean_end(folder: Any, write
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("victim", ["main() serve", "flows.runner", "uvicorn", "prefect.engine"])
+@pytest.mark.parametrize("victim", ["main() serve", "flows.runner", "uvicorn", "multiprocessing.spawn"])
 def test_after_a_kill_the_next_pass_starts(folder: Any, write_log: WriteLog, victim: str) -> None:
     folder.configure('[[run]]\nsource = "a.jsonl"\n[watch]\ninterval = "10s"\n')
     write_log(folder.path / "a.jsonl", 0, 50)
