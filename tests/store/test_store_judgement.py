@@ -17,7 +17,8 @@ INCIDENT = {
     "confidence": 0.5, "onset_step": 4.0, "detected_step": 5.0,
 }  # fmt: skip
 DELIVERY = {
-    "delivery_id": "d1", "incident_id": "i1", "transition": "opened", "channel": "folder", "message": "{}", "message_id": "m1",
+    "delivery_id": "d1", "incident_id": "i1", "transition": "opened", "channel": "folder", "message": "{}",
+    "message_id": "m1",
 }  # fmt: skip
 
 
@@ -63,16 +64,19 @@ def test_a_sample_without_a_clock_has_nan_seconds(store, rows):
 
 def test_a_judgement_is_saved_whole_and_saving_it_again_changes_nothing(store, append):
     append(store, (1, "loss", 2.0))
+    no_mfu = {"check_name": "mfu", "metric": "", "reason": "no metric with this role", "count": 1}
+    said = {"findings": [FINDING], "incidents": [INCIDENT], "deliveries": [DELIVERY], "coverage": [no_mfu]}
     for _ in range(2):
-        judge(store, 1, states={("loss", 1): b"\x00s"}, findings=[FINDING], incidents=[INCIDENT], deliveries=[DELIVERY],
-              coverage=[{"check_name": "mfu", "metric": "", "reason": "no metric with this role", "count": 1}])  # fmt: skip
+        judge(store, 1, states={("loss", 1): b"\x00s"}, **said)
     assert store.run_state("hero") == "upto 1"
     assert store.judge_states("hero") == {("loss", 1): b"\x00s"}
     assert store.judge_states("hero", ["grad"]) == {}
     assert [row["title"] for row in store.incidents("hero")] == ["loss rose by 0.3"]
     assert [row["detector"] for row in store.findings("hero", "i1")] == ["loss_spike"]
     assert [row["message_id"] for row in store.pending_deliveries()] == ["m1"]
-    assert store.coverage("hero").select("check_name", "reason", "count").rows() == [("mfu", "no metric with this role", 1)]
+    assert store.coverage("hero").select("check_name", "reason", "count").rows() == [
+        ("mfu", "no metric with this role", 1)
+    ]
     assert store.runs().select("judged_batch", "judged_at").rows() == [(1, datetime(2023, 11, 14, 22, 13, 20))]
 
 
@@ -121,7 +125,9 @@ def test_the_tail_of_a_lineage_holds_what_stood_before_the_fork(store, append):
 def test_an_event_is_stored_once_and_counts_from_its_recording(store):
     event = Event("batch_ramp", 100.0, note="to 4M", detail={"from": 2})
     assert store.add_event("hero", event) == store.add_event("hero", event)
-    assert store.events("hero") == [Event("batch_ramp", 100.0, note="to 4M", detail={"from": 2}, recorded_at=1_700_000_000.0)]
+    assert store.events("hero") == [
+        Event("batch_ramp", 100.0, note="to 4M", detail={"from": 2}, recorded_at=1_700_000_000.0)
+    ]
 
 
 def test_an_unknown_run_is_named_with_those_that_exist(store):

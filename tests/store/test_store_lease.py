@@ -20,14 +20,19 @@ with store.lease("hero", "cron", ttl=60):
 
 
 def hold(path: Path) -> subprocess.Popen:
-    child = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout.readline() == "held\n"
     return child
 
 
 def test_a_lease_keeps_others_out_says_who_and_until_when_and_ends_with_its_block(store):
     with store.lease("hero", "watch", ttl=60) as lease:
-        with pytest.raises(LeaseTaken, match=rf"watch \(PID {os.getpid()} on .*until 2023-11-14 22:14:20 UTC"), store.lease("hero", "cron", 60):
+        with (
+            pytest.raises(LeaseTaken, match=rf"watch \(PID {os.getpid()} on .*until 2023-11-14 22:14:20 UTC"),
+            store.lease("hero", "cron", 60),
+        ):
             pass
         with store.lease("other", "watch", 60):
             lease.renew()
@@ -52,9 +57,8 @@ def test_a_lease_that_ran_out_is_taken_over_and_its_old_owner_is_told(tmp_path):
     store = open_store(tmp_path / "s.duckdb", clock=lambda: now[0])
     with store.lease("hero", "slow", ttl=60) as slow:
         now[0] = 1061.0
-        with store.lease("hero", "next", ttl=60):
-            with pytest.raises(LeaseTaken, match="the lease of slow ran out"):
-                slow.renew()
+        with store.lease("hero", "next", ttl=60), pytest.raises(LeaseTaken, match="the lease of slow ran out"):
+            slow.renew()
     with store.lease("hero", "third", ttl=60):
         pass
 
