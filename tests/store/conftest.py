@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -6,6 +6,7 @@ import pytest
 
 from flows.records import STORED_SCHEMA, Attempt, Description, Role
 from flows.store import Store, open_store
+from flows.store.frames import select
 
 NOW = 1_700_000_000.0
 FIRST = [Attempt(1, 0.0, None, "start")]
@@ -34,6 +35,17 @@ def rows() -> Callable[..., pl.DataFrame]:
     return frame
 
 
+def read(store: Store, sql: str) -> pl.DataFrame:
+    """The answer of SQL, without the process that a user's query gets."""
+    with store._database.reading() as connection:
+        return select(connection, sql)
+
+
+@pytest.fixture(scope="session")
+def look() -> Callable[[Store, str], pl.DataFrame]:
+    return read
+
+
 @pytest.fixture
 def append() -> Callable:
     return put
@@ -47,7 +59,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def file_store(tmp_path: Path) -> Iterator[Store]:
+def file_store(tmp_path: Path) -> Store:
     opened = open_store(tmp_path / "store.duckdb", clock=lambda: NOW)
     opened.register_run(Description("hero", "runs/hero.jsonl", "jsonl", "_step"))
-    yield opened
+    return opened

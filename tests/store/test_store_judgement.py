@@ -17,7 +17,8 @@ INCIDENT = {
     "confidence": 0.5, "onset_step": 4.0, "detected_step": 5.0,
 }  # fmt: skip
 DELIVERY = {
-    "delivery_id": "d1", "incident_id": "i1", "transition": "opened", "channel": "folder", "message": "{}", "message_id": "m1",
+    "delivery_id": "d1", "incident_id": "i1", "transition": "opened", "channel": "folder", "message": "{}",
+    "message_id": "m1",
 }  # fmt: skip
 
 
@@ -63,9 +64,10 @@ def test_a_sample_without_a_clock_has_nan_seconds(store, rows):
 
 def test_a_judgement_is_saved_whole_and_saving_it_again_changes_nothing(store, append):
     append(store, (1, "loss", 2.0))
+    no_mfu = {"check_name": "mfu", "metric": "", "reason": "no metric with this role", "count": 1}
+    said = {"findings": [FINDING], "incidents": [INCIDENT], "deliveries": [DELIVERY], "coverage": [no_mfu]}
     for _ in range(2):
-        judge(store, 1, states={("loss", 1): b"\x00s"}, findings=[FINDING], incidents=[INCIDENT], deliveries=[DELIVERY],
-              coverage=[{"check_name": "mfu", "metric": "", "reason": "no metric with this role", "count": 1}])  # fmt: skip
+        judge(store, 1, states={("loss", 1): b"\x00s"}, **said)
     assert store.run_state("hero") == "upto 1"
     assert store.judge_states("hero") == {("loss", 1): b"\x00s"}
     assert store.judge_states("hero", ["grad"]) == {}

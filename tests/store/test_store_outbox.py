@@ -25,12 +25,12 @@ def ids(store, now=2e9, **more):
     return [row["delivery_id"] for row in store.pending_deliveries(now, **more)]
 
 
-def row(store, delivery_id):
-    (found,) = store.query(f"FROM deliveries WHERE delivery_id = '{delivery_id}'").rows.to_dicts()
-    return found
+@pytest.fixture
+def row(look):
+    return lambda store, wanted: look(store, f"FROM deliveries WHERE delivery_id = '{wanted}'").to_dicts()[0]
 
 
-def test_a_message_stays_pending_until_its_receipt(outbox):
+def test_a_message_stays_pending_until_its_receipt(outbox, row):
     outbox.mark_sending("d1", 10.0)
     assert ids(outbox) == ["d1", "d2"]
     outbox.mark_delivered("d1", 11.0)
@@ -42,7 +42,7 @@ def test_a_message_stays_pending_until_its_receipt(outbox):
     assert (row(outbox, "d1")["attempts"], row(outbox, "d1")["repeats"]) == (1, 0)
 
 
-def test_a_failed_message_waits_for_its_time_and_its_second_try_is_no_repeat(outbox):
+def test_a_failed_message_waits_for_its_time_and_its_second_try_is_no_repeat(outbox, row):
     outbox.mark_sending("d1", 10.0)
     outbox.mark_failed("d1", "HTTP 503", next_try_at=60.0)
     assert ids(outbox, now=59.0) == ["d2"] and ids(outbox, now=60.0) == ["d1", "d2"]
@@ -51,7 +51,7 @@ def test_a_failed_message_waits_for_its_time_and_its_second_try_is_no_repeat(out
     assert (row(outbox, "d1")["attempts"], row(outbox, "d1")["repeats"], row(outbox, "d1")["error"]) == (2, 0, None)
 
 
-def test_a_kill_between_sending_and_receipt_is_a_counted_repeat_with_the_same_message_id(outbox):
+def test_a_kill_between_sending_and_receipt_is_a_counted_repeat_with_the_same_message_id(outbox, row):
     outbox.mark_sending("d1", 10.0)
     outbox.mark_sending("d1", 70.0)
     assert (row(outbox, "d1")["attempts"], row(outbox, "d1")["repeats"], row(outbox, "d1")["message_id"]) == (
@@ -61,7 +61,7 @@ def test_a_kill_between_sending_and_receipt_is_a_counted_repeat_with_the_same_me
     )
 
 
-def test_a_message_that_can_never_arrive_is_dead_and_says_why(outbox):
+def test_a_message_that_can_never_arrive_is_dead_and_says_why(outbox, row):
     outbox.mark_failed("d1", "no such channel", next_try_at=None)
     assert ids(outbox) == ["d2"]
     assert (row(outbox, "d1")["state"], row(outbox, "d1")["error"]) == ("dead", "no such channel")
