@@ -120,11 +120,7 @@ def test_more_metrics_than_sixteen_bits_hold_are_told_apart(store, append, look)
     append(store, *((0, f"m{i}", float(i)) for i in range(count)))
     done = append(store, *((1, f"m{i}", float(i)) for i in range(count)), (0, "m69999", -1.0))
     assert (done.new_rows, done.rewritten) == (count, 1)
-<<<<<<< HEAD
-    assert store.query("SELECT value FROM samples WHERE name = 'm69999' ORDER BY step").rows["value"].to_list() == [
-=======
     assert look(store, "SELECT value FROM samples WHERE name = 'm69999' ORDER BY step")["value"].to_list() == [
->>>>>>> store
         -1.0,
         69999.0,
     ]
@@ -156,11 +152,7 @@ def tables_after(build, look, batches, times=1) -> str:
     for _ in range(times):
         for batch in batches:
             store.append("hero", build(*batch), attempts, "c", "t", {}, Role)
-<<<<<<< HEAD
-    return str([store.query(sql).rows.rows() for sql in TABLES])
-=======
     return str([look(store, sql).rows() for sql in TABLES])
->>>>>>> store
 
 
 @settings(max_examples=15, deadline=None)
@@ -170,15 +162,9 @@ def test_any_split_into_appends_gives_the_same_tables_and_so_does_pulling_again(
     written = [(0, "loss", 0.0, 1), (0, "grad", 0.0, 1), *written]
     bounds = [0, *sorted(min(cut + 2, len(written)) for cut in cuts), len(written)]
     pieces = [written[a:b] for a, b in itertools.pairwise(bounds)]
-<<<<<<< HEAD
-    whole = tables_after(rows, [written])
-    assert tables_after(rows, pieces) == whole
-    assert tables_after(rows, pieces, times=2) == whole
-=======
     whole = tables_after(rows, look, [written])
     assert tables_after(rows, look, pieces) == whole
     assert tables_after(rows, look, pieces, times=2) == whole
->>>>>>> store
 
 
 @settings(max_examples=15, deadline=None)
@@ -192,17 +178,10 @@ def test_the_tables_hold_what_a_plain_dictionary_would(rows, look, samples, writ
         last[key] = value
     store = open_store(":memory:", clock=lambda: 0.0)
     store.register_run(Description("hero", "x", "jsonl", "_step"))
-<<<<<<< HEAD
-    for row in written:
-        store.append("hero", rows(row), [], "c", "t", {}, Role)
-    assert str(samples_by_key(store)) == str(dict(sorted(last.items())))
-    again = store.query("SELECT name, attempt, step, first_value, times FROM rewritten ORDER BY ALL").rows.rows()
-=======
     for at in range(0, len(written), 4):
         store.append("hero", rows(*written[at : at + 4]), [], "c", "t", {}, Role)
     assert str({row[:3]: row[3] for row in samples(store)}) == str(dict(sorted(last.items())))
     again = look(store, "SELECT name, attempt, step, first_value, times FROM rewritten ORDER BY ALL").rows()
->>>>>>> store
     assert str({row[:3]: row[3:] for row in again}) == str(
         {key: (first[key], len(values) - 1) for key, values in sorted(seen.items()) if len(values) > 1}
     )
