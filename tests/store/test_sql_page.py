@@ -14,7 +14,6 @@ CONTRACT = {
     "runs", "segments", "metrics", "samples", "history", "latest", "events", "incidents", "findings", "deliveries",
     "expectations", "coverage",
 }  # fmt: skip
-)
 
 
 def columns(store, look) -> dict[str, list[tuple[str, str]]]:
