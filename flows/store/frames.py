@@ -1,14 +1,16 @@
 """Polars frames in and out of DuckDB."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow as pa  # here, not at its first use: that would be while others wait for their turn at the file
 
-Parameters = Sequence[Any] | Mapping[str, Any]
+from flows.store.literals import Parameters, written_out
+
 Moment = float | datetime
 
 _ROW_GROUP = 122_880
@@ -28,15 +30,13 @@ def given(connection: duckdb.DuckDBPyConnection, **frames: pl.DataFrame) -> Iter
 
 def _in_row_groups(frame: pl.DataFrame) -> Any:
     # DuckDB's threads share a table by its batches: a single one of a million rows is inserted at half the speed
-    import pyarrow as pa
-
     table = frame.to_arrow()
     return pa.Table.from_batches(table.to_batches(max_chunksize=_ROW_GROUP), schema=table.schema)
 
 
 def execute(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
     """Run one statement and take all it answers: DuckDB 2 refuses the next one while an answer is unread."""
-    return connection.execute(sql, parameters or None).fetchall()
+    return connection.execute(written_out(sql, parameters)).fetchall()
 
 
 def one(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
@@ -54,15 +54,20 @@ def number(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
 
 def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> pl.DataFrame:
     """The answer of one query as a frame."""
-    # not connection.sql(): a relation with parameters takes 40 times as long to become a frame (DuckDB 1.5.5)
-    return connection.execute(sql, parameters or None).pl()
+    return taken(connection.sql(written_out(sql, parameters)))
+
+
+def taken(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    """All rows of a relation."""
+    frame = pl.from_arrow(relation.to_arrow_table())
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
     """The answer of one query as dicts by column name; times are naive UTC."""
-    answer = connection.execute(sql, parameters or None)
-    names = [column[0] for column in answer.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+    relation = connection.sql(written_out(sql, parameters))
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def timestamp(moment: Moment) -> datetime:

@@ -14,7 +14,7 @@ import polars as pl
 
 from flows.errors import BadQuery
 from flows.store.connection import LOCKED, Database, Settings
-from flows.store.frames import one
+from flows.store.frames import one, taken
 
 # functions in FROM that read nothing but their arguments; every other one is refused (files, settings, query())
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
@@ -161,8 +161,8 @@ def too_big(limits: Limits) -> str:
 
 def _fetched(found: duckdb.DuckDBPyRelation, most: int | None) -> Answer:
     if most is None:
-        return Answer(found.pl())
-    frame = found.limit(most + 1).pl()
+        return Answer(taken(found))
+    frame = taken(found.limit(most + 1))
     if len(frame) <= most:
         return Answer(frame)
     return Answer(frame.head(most), f"only the first {most:,} rows are shown; add LIMIT, or raise --rows.")
