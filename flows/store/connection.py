@@ -1,6 +1,7 @@
 """Opening and closing the database: one short transaction at a time, with DuckDB's errors told as ours."""
 
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ class Database:
     def _opened(self, *, writing: bool, settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
         with told_as_ours(self.path):
             if self._memory is not None:
-                with self._memory_turn:
+                with self._memory_turn, _pandas_unseen():
                     yield self._memory
                 return
             assert self.path is not None
@@ -100,6 +101,22 @@ class Database:
                         connection.close()
                     return
             time.sleep(_FOREIGN_PAUSE_SECONDS)
+
+
+@contextmanager
+def _pandas_unseen() -> Iterator[None]:
+    """Reading an Arrow table makes DuckDB import pyarrow.dataset, and that pandas: 0.7 s that a one-shot check need not wait.
+
+    Only for the store in memory, which one thread of a command line uses.
+    """
+    if "pandas" in sys.modules:
+        yield
+        return
+    sys.modules["pandas"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["pandas"]
 
 
 @contextmanager
