@@ -84,6 +84,16 @@ def test_a_pass_that_another_one_holds_up_is_dropped_with_status_3(with_server: 
     assert done.stderr == "watchkeeper: 0 of 1 runs watched; skipped: a.jsonl\n"
 
 
+def test_a_pass_that_could_watch_nothing_is_a_failed_flow_run(with_server: Any, prefect_server: Server) -> None:
+    with_server.configure('[[run]]\nsource = "none.jsonl"\n')
+    done = with_server.run("watch", "--once")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "watchkeeper: 0 of 1 runs watched; failed: none.jsonl"
+    assert "Traceback" not in done.stderr
+    runs = ask(prefect_server, "flow_runs/filter", {"sort": "EXPECTED_START_TIME_DESC", "limit": 1})
+    assert (runs[0]["state_type"], runs[0]["state"]["message"]) == ("FAILED", "0 of 1 runs watched; failed: none.jsonl")
+
+
 def test_the_deployment_file_deploys_to_a_work_pool_and_runs(
     with_server: Any, prefect_server: Server, write_log: WriteLog
 ) -> None:
