@@ -1,7 +1,7 @@
 """Values in SQL, written out.
 
 DuckDB 1.5 imports pandas (half a second, where it is installed) as soon as one Python value is bound to a statement;
-and the store would do so while others wait for their turn. So `?` and `$name` are replaced by literals before it sees them.
+and the store would do so while others wait for their turn. So `?` and `$name` become literals before it sees them.
 """
 
 import math
