@@ -39,7 +39,7 @@ def carry(state: State, step: float) -> State:
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
-    """Findings `spike` (S0..S2), `level` (S3: settled worse), and recoveries."""
+    """Findings `spike` (S0..S2), `level` (S3: settled worse) or `divergence` (S3: still rising), and recoveries."""
     base = chunk.expected
     with np.errstate(invalid="ignore", divide="ignore"):
         z = (chunk.log[chunk.offset :] - base.mean) / np.where(base.wander > 0, base.wander, np.nan)
@@ -176,7 +176,9 @@ def _judge_return(chunk: Chunk, index: int, age: int, now: dict[str, Any]) -> li
         and level > now["before"]
     ):
         now["severity"] = 3
-        said = [_say(chunk, index, now, level, "level", settled_above=worse)]
+        climbs = float(np.median(rest[-WINDOW:]) - np.median(rest[WINDOW * 2 : WINDOW * 3])) > max(0.02, worse / 4)
+        kind, words = ("divergence", "rising_above") if climbs else ("level", "settled_above")
+        said = [_say(chunk, index, now, level, kind, **{words: worse})]
         now["episode"] = None
         return said
     return _close(chunk, index, now)

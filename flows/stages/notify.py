@@ -126,7 +126,10 @@ def _channel(channels: Mapping[str, Channel], row: Mapping[str, Any]) -> Channel
     """A channel that is gone from the configuration may come back: its deliveries wait."""
     if row["channel"] not in channels:
         known = ", ".join(sorted(channels)) or "none"
-        raise DeliveryFailed(f"channel {row['channel']!r} is not in the configuration (known: {known}); add it again")
+        raise DeliveryFailed(
+            f"channel {row['channel']!r} is not in the configuration, or could not be opened (open: {known}); "
+            "`watchkeeper doctor` tells why"
+        )
     return channels[row["channel"]]
 
 

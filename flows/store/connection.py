@@ -144,8 +144,10 @@ def told_as_ours(path: Path | None) -> Iterator[None]:
                 f"store {path}: no room on the disk; the pass was rolled back and nothing is lost. "
                 "Free some space, or move the file and change store.url."
             ) from error
-        if "not a valid DuckDB database file" in text:
-            raise BadConfig(f"store {path}: this is no DuckDB file. Give another path as store.url.") from error
+        if "not a valid DuckDB database file" in text or "Cannot launch in-memory database" in text:
+            raise BadConfig(
+                f"store {path}: this is no DuckDB file. Give another path as --store or store.url."
+            ) from error
         raise
 
 

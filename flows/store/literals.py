@@ -32,6 +32,8 @@ def literal(value: Any) -> str:
     if isinstance(value, str):
         quoted = "'" + value.replace("'", "''") + "'"
         return "(" + quoted.replace("\0", "' || chr(0) || '") + ")" if "\0" in value else quoted
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(literal, value))}]"
     raise TypeError(f"no literal for a {type(value).__name__}")
 
 

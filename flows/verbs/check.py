@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from flows.errors import BadConfig
+from flows.errors import BadConfig, BadInput
 from flows.incidents.incident import plain
 from flows.messages.document import RunDoc
 
@@ -31,6 +31,11 @@ def check(
     Example: watchkeeper check trainer_state.json --fail-on S3
     """
     limit = severity(fail_on)
+    for target in (html, store):
+        if target is not None and not target.absolute().parent.is_dir():
+            raise BadConfig(f"{target}: its folder does not exist; make it first.")
+    if html is not None and html.exists() and not _is_page(html):
+        raise BadConfig(f"--html {html}: this file is no HTML page and would be lost; give another name.")
     runs = run_checks(paths, step_key=step_key, store=store, html=html)
     if as_json:
         print(json.dumps(plain({"schema": SCHEMA, "runs": runs}), allow_nan=False, ensure_ascii=False))  # noqa: T201
@@ -40,6 +45,14 @@ def check(
         for each in runs:
             show(each)
     raise typer.Exit(int(any(worst(each) >= limit for each in runs)))
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a file may be written over: a page that was written before."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(15).lower() == b"<!doctype html>"
 
 
 def worst(run: RunDoc) -> int:
@@ -80,8 +93,15 @@ def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, ht
             pull(kept, source, role_of, final=True)
             judge(kept, found.run, load_playbook, clock=time.time)
         out.append(run_document(kept, found.run))
+        if not out[-1]["samples"]:
+            raise BadInput(
+                f"{found.source}: there is no number to judge in it; check the columns, or name the step by --step-key."
+            )
     if html is not None:
-        write_page(kept, out, html)
+        try:
+            write_page(kept, out, html)
+        except OSError as error:
+            raise BadConfig(f"--html {html}: cannot be written ({error.strerror}); give another path.") from error
     return out
 
 

@@ -137,7 +137,9 @@ def _channels(config: Config) -> Iterator[Finding]:
         except WatchkeeperError as error:
             yield Finding(f"channel {each.name}", BROKEN, str(error))
         else:
-            yield Finding(f"channel {each.name}", OK, f"from {each.min_severity} on; nothing was sent to it")
+            yield Finding(
+                f"channel {each.name}", OK, f"from {each.min_severity} on; can be opened (doctor sends nothing)"
+            )
 
 
 def _prefect(config: Config) -> Finding:

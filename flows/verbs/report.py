@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
+from detectors.suite import NEEDED
 from flows.messages.document import IncidentDoc, RunDoc
 
 COLOURS = {"S0": "dim", "S1": "cyan", "S2": "yellow", "S3": "red", "S4": "bold white on red"}
@@ -41,6 +42,10 @@ def show(run: RunDoc) -> None:
 def _verdict(run: RunDoc) -> Text:
     worst = max((item["severity"] for item in run["incidents"]), default=None)
     head = Text(f"{run['run']}: ", style="bold")
+    longest = max((metric["samples"] for metric in run["metrics"]), default=0)
+    if longest < NEEDED["spikes"] and worst in (None, "S0"):
+        few = f"too short to judge ({longest} of {NEEDED['spikes']} samples): only gross failures were looked for, and none found"
+        return head.append(few, style="yellow")
     if worst is None or worst == "S0":
         return head.append("nothing to worry about in what was checked", style="green")
     count = Counter(item["severity"] for item in run["incidents"])
@@ -58,7 +63,10 @@ def _incident(console: Console, item: IncidentDoc) -> None:
     cause = item["pattern"].replace("_", " ")
     console.print(
         Padding(
-            Text(f"looks like {cause} ({item['confidence']:.0%}); known at step {_step(item['detected_step'])}"), (0, 5)
+            Text(
+                f"looks like {cause} ({item['confidence']:.0%}); first noticed at step {_step(item['detected_step'])}"
+            ),
+            (0, 5),
         )
     )
     for number, each in enumerate(item["suggestions"][:3], 1):

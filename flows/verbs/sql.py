@@ -13,6 +13,10 @@ from flows.verbs.place import store_path
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import Console
+
+MOST_SHOWN = 500  # rows of a table
+NARROWEST = 12  # characters that a column needs to be read
 
 
 def sql(
@@ -79,16 +83,37 @@ def _table(frame: "pl.DataFrame") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    console = Console(highlight=False, markup=False)
+    shown = frame.head(MOST_SHOWN)
+    if len(frame.columns) * NARROWEST > console.width:
+        _records(console, shown)
+        _count(console, frame)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, dtype in frame.schema.items():
         table.add_column(name, justify="right" if dtype.is_numeric() else "left", overflow="fold")
-    for row in frame.iter_rows():
-        table.add_row(
-            *("" if cell is None else f"{cell:.10g}" if isinstance(cell, float) else str(cell) for cell in row)
-        )
-    console = Console(highlight=False, markup=False)
+    for row in shown.iter_rows():
+        table.add_row(*map(_cell, row))
     console.print(table)
-    console.print(f"({len(frame):,} rows)", style="dim")
+    _count(console, frame)
+
+
+def _cell(cell: object) -> str:
+    return "" if cell is None else f"{cell:.10g}" if isinstance(cell, float) else str(cell)
+
+
+def _records(console: "Console", frame: "pl.DataFrame") -> None:
+    """Where the terminal is too narrow for the columns: one column a line."""
+    wide = max(map(len, frame.columns), default=0)
+    for row in frame.iter_rows(named=True):
+        for name, cell in row.items():
+            console.print(f"{name:<{wide}}  {_cell(cell)}", soft_wrap=True)
+        console.print()
+
+
+def _count(console: "Console", frame: "pl.DataFrame") -> None:
+    rest = f"; the first {MOST_SHOWN} are shown, --format csv gives all" if len(frame) > MOST_SHOWN else ""
+    console.print(f"({len(frame):,} rows{rest})", style="dim")
 
 
 def _csv(frame: "pl.DataFrame") -> None:

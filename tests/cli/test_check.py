@@ -162,3 +162,40 @@ def test_prefect_is_never_loaded_by_check_sql_and_incidents(tmp_path):
             [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
         )
         assert done.stderr.strip().endswith("False"), done.stderr
+
+
+def test_a_page_is_never_written_over_a_log_or_into_nowhere(tmp_path):
+    log = write_log(tmp_path / "log.jsonl", 60)
+    before = log.read_bytes()
+    over = watchkeeper("check", log, "--html", log)
+    assert (over.returncode, log.read_bytes()) == (2, before)
+    assert "no HTML page" in over.stderr
+    for option in ("--html", "--store"):
+        nowhere = watchkeeper("check", log, option, tmp_path / "missing" / "file")
+        assert nowhere.returncode == 2
+        assert len(nowhere.stderr.strip().splitlines()) == 1
+        assert not (tmp_path / "missing").exists()
+
+
+def test_a_store_that_is_something_else_is_one_clear_line(tmp_path):
+    log = write_log(tmp_path / "log.jsonl", 60)
+    done = watchkeeper("check", log, "--store", log)
+    assert done.returncode == 2
+    assert "no DuckDB file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_log_without_a_single_number_is_bad_input_and_a_short_one_gets_no_green_light(tmp_path):
+    (tmp_path / "head.csv").write_text("step,loss\n")
+    assert watchkeeper("check", tmp_path / "head.csv").returncode == 2
+    short = watchkeeper("check", write_log(tmp_path / "short.jsonl", 20))
+    assert short.returncode == 0
+    assert "too short to judge (20 of 112 samples)" in short.stdout.splitlines()[0]
+
+
+def test_a_loss_that_keeps_rising_is_said_to_diverge_not_to_settle(tmp_path):
+    log = write_log(tmp_path / "rise.jsonl", 900, spoil=lambda step, v: v + 0.02 * max(0, step - 500))
+    (run,) = document(watchkeeper("check", log, "--json"))
+    loudest = max(run["incidents"], key=lambda i: i["severity"])
+    assert "diverged" in loudest["title"]
+    assert "settled" not in loudest["title"]
