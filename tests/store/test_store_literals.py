@@ -34,8 +34,12 @@ def test_places_and_values_must_be_as_many():
 
 
 def test_what_no_column_holds_is_refused():
-    with pytest.raises(TypeError, match="no literal for a list"):
-        literal([1])
+    with pytest.raises(TypeError, match="no literal for a set"):
+        literal({1})
+
+
+def test_a_list_of_names_is_written_out():
+    assert literal(["a'b", "c"]) == "['a''b', 'c']"
 
 
 def test_a_store_in_use_loads_no_pandas():
