@@ -1,7 +1,7 @@
 """Users' queries in a process of their own, which the system stops when one takes too long or too much.
 
-The process is started by the first query of a store and serves the next ones too; run as a module, this is that process.
-Both ways a message is one JSON line that ends in the number of bytes that follow it: an answer's rows as an Arrow stream.
+The process is started by the first query of a store and serves the next ones too; run as a module, this is it. Both
+ways a message is one JSON line, and as many bytes as it says: the rows of an answer as an Arrow stream.
 """
 
 import io
@@ -113,14 +113,14 @@ def _serve() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the shell's; it ends this process itself
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    idle_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     with suppress(EOFError):  # nobody asks any more
         while True:
             request, _ = _received(sys.stdin.buffer)
             limits = Limits(**request["limits"])
             try:
-                found = answer(
-                    Database(Path(request["path"]), on_open=partial(_confine, limits)), request["sql"], limits
-                )
+                database = Database(Path(request["path"]), on_open=partial(_confine, limits, idle_bytes))
+                found = answer(database, request["sql"], limits)
             except WatchkeeperError as error:
                 _send(sys.stdout.buffer, {"error": type(error).__name__, "message": str(error)})
             else:
@@ -131,11 +131,10 @@ def _serve() -> None:
                 signal.alarm(0)
 
 
-def _confine(limits: Limits) -> None:
+def _confine(limits: Limits, idle_bytes: int) -> None:
     """From here on the clock runs and memory is counted; waiting for one's turn at the store is free."""
     signal.alarm(math.ceil(limits.seconds) + _GRACE_SECONDS)
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    most = used + (limits.memory_mb + _OVERHEAD_MB) * 1024 * 1024
+    most = idle_bytes + (limits.memory_mb + _OVERHEAD_MB) * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
