@@ -1,7 +1,7 @@
-"""A user's query in a process of its own, which the system stops when it takes too long or too much.
+"""Users' queries in a process of their own, which the system stops when one takes too long or too much.
 
-Run as a module it is that process: a request as one JSON line on standard input; on standard output one JSON line, and
-the rows as an Arrow stream.
+The process is started by the first query of a store and serves the next ones too; run as a module, this is it. Both
+ways a message is one JSON line, and as many bytes as it says: the rows of an answer as an Arrow stream.
 """
 
 import io
@@ -12,9 +12,13 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
+import weakref
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 
@@ -23,61 +27,116 @@ from flows.errors import BadQuery, WatchkeeperError
 from flows.store.connection import Database
 from flows.store.sandbox import Answer, Limits, answer, too_big, too_slow
 
-# what the process needs beside the query: two more connections, threads, buffers on their way out
+Message = dict[str, Any]
+
+# what the process needs beside the query: threads, and buffers on their way out
 _OVERHEAD_MB = 512
 # how long DuckDB may take to heed its own limit before the system acts
 _GRACE_SECONDS = 2
 
 
-def confined_answer(path: Path, sql: str, limits: Limits) -> Answer:
-    """The answer of `sandbox.answer`, from a process that cannot take more than the limits say."""
-    request = json.dumps({"path": str(path), "sql": sql, "limits": asdict(limits)})
+class Confined:
+    """Answers the queries of one store; a process that had to be stopped is replaced at the next query."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._turn = threading.Lock()
+
+    def answer(self, sql: str, limits: Limits) -> Answer:
+        """The answer of `sandbox.answer`, from a process that cannot take more than the limits say."""
+        with self._turn:
+            if self._process is None or self._process.poll() is not None:
+                self._process = _start()
+                weakref.finalize(self, _end, self._process)
+            try:
+                head, body = _exchanged(self._process, {"path": str(self._path), "sql": sql, "limits": asdict(limits)})
+            except (EOFError, BrokenPipeError) as error:
+                raise _why_it_died(self._process, limits) from error
+            except BaseException:
+                _end(self._process)  # its answer would be taken for the next query's
+                raise
+        if "error" in head:
+            raise getattr(errors, head["error"])(head["message"])
+        return Answer(pl.read_ipc_stream(io.BytesIO(body)), head["note"])
+
+
+def _start() -> subprocess.Popen[bytes]:
     home = str(Path(__file__).resolve().parents[2])
     search = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-    child = subprocess.run(
+    # -P: a polars.py in the user's folder is not ours
+    return subprocess.Popen(
         [sys.executable, "-P", "-m", "flows.store.confined"],
-        input=request.encode(), capture_output=True, check=False, env={**os.environ, "PYTHONPATH": search},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": search},
     )  # fmt: skip
-    if child.returncode == -signal.SIGALRM:
-        raise BadQuery(too_slow(limits))
-    head, _, body = child.stdout.partition(b"\n")
-    if not head or child.returncode:
-        # DuckDB or the allocator gave up when the system refused more memory
-        raise BadQuery(too_big(limits))
-    told = json.loads(head)
-    if "error" in told:
-        raise getattr(errors, told["error"])(told["message"])
-    return Answer(pl.read_ipc_stream(io.BytesIO(body)), told["note"])
 
 
-def _main() -> None:
-    request: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    limits = Limits(**request["limits"])
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    with suppress(BrokenPipeError):
+        process.communicate()
+
+
+def _exchanged(process: subprocess.Popen[bytes], request: Message) -> tuple[Message, bytes]:
+    assert process.stdin is not None and process.stdout is not None
+    _send(process.stdin, request)
+    return _received(process.stdout)
+
+
+def _why_it_died(process: subprocess.Popen[bytes], limits: Limits) -> Exception:
+    assert process.stderr is not None
+    words = process.stderr.read().decode(errors="replace")
+    if process.wait() == -signal.SIGALRM:
+        return BadQuery(too_slow(limits))
+    # when the system refuses memory, Python, DuckDB or the allocator gives up, each in its own way
+    if process.returncode < 0 or any(sign in words for sign in ("MemoryError", "bad_alloc", "emory allocation")):
+        return BadQuery(too_big(limits))
+    return RuntimeError(f"the process for queries ended with {process.returncode}: {words.strip()[-2000:]}")
+
+
+def _send(stream: IO[bytes], message: Message, body: bytes = b"") -> None:
+    stream.write(json.dumps({**message, "bytes": len(body)}).encode() + b"\n" + body)
+    stream.flush()
+
+
+def _received(stream: IO[bytes]) -> tuple[Message, bytes]:
+    line = stream.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    message: Message = json.loads(line)
+    body = stream.read(message.pop("bytes"))
+    return message, body
+
+
+def _serve() -> None:
     # no handler: the system ends the process whatever it is doing
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    database = Database(Path(request["path"]), on_open=lambda: _confine(limits))
-    try:
-        found = answer(database, request["sql"], limits)
-    except WatchkeeperError as error:
-        _reply({"error": type(error).__name__, "message": str(error)}, b"")
-    else:
-        body = io.BytesIO()
-        found.rows.write_ipc_stream(body)
-        _reply({"note": found.note}, body.getvalue())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the shell's; it ends this process itself
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    idle_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    with suppress(EOFError):  # nobody asks any more
+        while True:
+            request, _ = _received(sys.stdin.buffer)
+            limits = Limits(**request["limits"])
+            try:
+                database = Database(Path(request["path"]), on_open=partial(_confine, limits, idle_bytes))
+                found = answer(database, request["sql"], limits)
+            except WatchkeeperError as error:
+                _send(sys.stdout.buffer, {"error": type(error).__name__, "message": str(error)})
+            else:
+                body = io.BytesIO()
+                found.rows.write_ipc_stream(body)
+                _send(sys.stdout.buffer, {"note": found.note}, body.getvalue())
+            finally:
+                signal.alarm(0)
 
 
-def _confine(limits: Limits) -> None:
+def _confine(limits: Limits, idle_bytes: int) -> None:
     """From here on the clock runs and memory is counted; waiting for one's turn at the store is free."""
     signal.alarm(math.ceil(limits.seconds) + _GRACE_SECONDS)
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    most = used + (limits.memory_mb + _OVERHEAD_MB) * 1024 * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _reply(head: dict[str, Any], body: bytes) -> None:
-    sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + body)
+    most = idle_bytes + (limits.memory_mb + _OVERHEAD_MB) * 1024 * 1024
+    resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 if __name__ == "__main__":
-    _main()
+    _serve()

@@ -66,35 +66,27 @@ class Database:
                 raise
 
     @contextmanager
-    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A read-only connection for a quick look."""
-        with self._opened(writing=False, quick=True, settings=LOCKED) as connection:
+    def reading(self, settings: Settings | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A read-only connection; `settings` are added to those that lock it."""
+        with self._opened(writing=False, settings={**LOCKED, **(settings or {})}) as connection:
             yield connection
 
     @contextmanager
-    def asking(self, settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A read-only connection with `settings` for what may take longer."""
-        with self._opened(writing=False, settings={**LOCKED, **settings}) as connection:
-            yield connection
-
-    @contextmanager
-    def _opened(self, *, writing: bool, settings: Settings, quick: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _opened(self, *, writing: bool, settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
         with told_as_ours(self.path):
             if self._memory is not None:
                 with self._memory_turn, _pandas_unseen():
                     yield self._memory
                 return
             assert self.path is not None
-            with self._connected(self.path, writing, quick, settings) as connection:
+            with self._connected(self.path, writing, settings) as connection:
                 yield connection
 
     @contextmanager
-    def _connected(
-        self, path: Path, writing: bool, quick: bool, settings: Settings
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _connected(self, path: Path, writing: bool, settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
         give_up = time.monotonic() + self.foreign_patience_seconds
         while True:
-            with turn(path, writing=writing, quick=quick, patience_seconds=self.patience_seconds):
+            with turn(path, writing=writing, patience_seconds=self.patience_seconds):
                 try:
                     connection = duckdb.connect(str(path), read_only=not writing, config=settings)
                 except duckdb.IOException as error:

@@ -138,7 +138,7 @@ def answer(database: Database, sql: str, limits: Limits) -> Answer:
     use flows.store.confined, which runs this in a process of its own.
     """
     admit(sql)
-    with database.asking(settings(limits)) as connection, _deadline(connection, limits.seconds):
+    with database.reading(settings(limits)) as connection, _deadline(connection, limits.seconds):
         try:
             return _fetched(connection.sql(sql), limits.rows)
         except duckdb.InterruptException as error:

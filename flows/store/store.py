@@ -13,7 +13,7 @@ import polars as pl
 from flows.errors import BadConfig, LeaseTaken
 from flows.records import Attempt, Description, Event, Role
 from flows.store import judgements, leases, outbox, runs, samples
-from flows.store.confined import confined_answer
+from flows.store.confined import Confined
 from flows.store.connection import Database
 from flows.store.frames import Moment, execute, one, select, timestamp
 from flows.store.frames import rows as found_rows
@@ -48,6 +48,7 @@ class Store:
     def __init__(self, database: Database, clock: Clock, backup: Path | None = None) -> None:
         self._database = database
         self._clock = clock
+        self._confined = None if database.path is None else Confined(database.path)
         self.path = database.path
         self.backup = backup  # where an older store was kept when this one was migrated on opening
 
@@ -264,9 +265,9 @@ class Store:
 
     def query(self, sql: str, *, limits: Limits | None = None) -> Answer:
         """One SELECT or EXPLAIN of a user, in the sandbox. Raises BadQuery."""
-        if self.path is None:
+        if self._confined is None:
             return answer(self._database, sql, limits or Limits())
-        return confined_answer(self.path, sql, limits or Limits())
+        return self._confined.answer(sql, limits or Limits())
 
     # passes
 

@@ -2,8 +2,8 @@
 
 A loop of readers would starve a writer on a single lock. So everybody enters by a gate, one at a time: a waiting writer
 holds the gate, no new reader passes, those inside finish, and the writer has the room for one short transaction.
-Twenty readers inside would share two processors, and the writer would wait for the last of them: those that say that
-they are quick take one of a few seats first, so that few are inside at a time.
+Twenty readers inside would share two processors, and the writer would wait for the last of them: so
+one of a few seats is taken first, and given back when its reader turns out to be slow.
 """
 
 import fcntl
@@ -17,6 +17,7 @@ from pathlib import Path
 from flows.errors import StoreBusy
 
 _SEATS = 3
+_SEAT_SECONDS = 0.25
 # flock knows no queue: without it a loop of readers would take its own seat again before the next in line is awake
 _PAUSE_SECONDS = 0.002
 _threads_of_this_process: dict[Path, threading.Lock] = {}
@@ -24,11 +25,11 @@ _registry = threading.Lock()
 
 
 @contextmanager
-def turn(database: Path, *, writing: bool, patience_seconds: float, quick: bool = False) -> Iterator[None]:
+def turn(database: Path, *, writing: bool, patience_seconds: float) -> Iterator[None]:
     """Hold the reader's or the writer's turn; raises StoreBusy when it does not come within the patience."""
     with ExitStack() as stack:
         stack.enter_context(_own_process(database, patience_seconds))
-        if quick and not writing:
+        if not writing:
             stack.enter_context(_seat(database, patience_seconds))
         gate = stack.enter_context(_lock_file(database, "gate", writing))
         room = stack.enter_context(_lock_file(database, "room", writing))
@@ -66,8 +67,24 @@ def _seat(database: Path, patience_seconds: float) -> Iterator[None]:
             seat = stack.enter_context(_lock_file(database, f"seat-{first}", writing=False))
             if seat is not None:
                 _take(seat, fcntl.LOCK_EX, database, patience_seconds)
-        yield
+        with _given_back_when_slow(seat):
+            yield
     time.sleep(_PAUSE_SECONDS)
+
+
+@contextmanager
+def _given_back_when_slow(seat: int | None) -> Iterator[None]:
+    if seat is None:
+        yield
+        return
+    timer = threading.Timer(_SEAT_SECONDS, fcntl.flock, (seat, fcntl.LOCK_UN))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # or it might unlock a number that is another file by then
 
 
 def _is_free(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
