@@ -16,7 +16,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 _PLACE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\$(?P<name>[a-z_]\w*)|(?P<mark>\?)""")
 
 
-def literal(value: Any) -> str:
+def literal(value: Any) -> str:  # noqa: PLR0911  # one line a type
     """One value as DuckDB reads it; raises TypeError for a type that no column of the store has."""
     if value is None:
         return "NULL"
