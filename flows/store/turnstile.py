@@ -17,7 +17,7 @@ from pathlib import Path
 from flows.errors import StoreBusy
 
 _SEATS = 3
-_SEAT_SECONDS = 0.25
+_SEAT_SECONDS = 1.0
 # flock knows no queue: without it a loop of readers would take its own seat again before the next in line is awake
 _PAUSE_SECONDS = 0.002
 _threads_of_this_process: dict[Path, threading.Lock] = {}
