@@ -22,6 +22,7 @@ class Corpus:
 
     train: Tokens
     held_out: Tokens
+    prose: Tokens  # the English of the language's own help pages
     digest: str
 
 
@@ -32,7 +33,8 @@ def load() -> Corpus:
     texts = [p.read_bytes() for p in files]
     train = b"".join(text for i, text in enumerate(texts) if i % HELD_OUT_EVERY)
     held_out = b"".join(texts[::HELD_OUT_EVERY])
-    return Corpus(_tokens(train), _tokens(held_out), hashlib.sha256(train + held_out).hexdigest())
+    prose = (root / "pydoc_data" / "topics.py").read_bytes()
+    return Corpus(_tokens(train), _tokens(held_out), _tokens(prose), hashlib.sha256(train + held_out).hexdigest())
 
 
 def _tokens(text: bytes) -> Tokens:
@@ -45,3 +47,23 @@ def batch(tokens: Tokens, seed: int, step: int, size: int, length: int) -> Token
     starts = np.random.default_rng([seed, step]).integers(0, len(tokens) - length, size)
     windows: Tokens = tokens[starts[:, None] + np.arange(length)]
     return windows
+
+
+def neighbours(tokens: Tokens, seed: int, step: int, size: int, length: int) -> Tokens:
+    """Windows that follow each other from one random place: the batch of a loader without a shuffle buffer."""
+    start = np.random.default_rng([seed, step]).integers(0, len(tokens) - size * length)
+    windows: Tokens = tokens[start + np.arange(size)[:, None] * length + np.arange(length)]
+    return windows
+
+
+def one_line(tokens: Tokens, seed: int, size: int, length: int) -> Tokens:
+    """Windows of 24 bytes of the text, repeated."""
+    start = np.random.default_rng(seed).integers(0, len(tokens) - 24)
+    return np.tile(np.resize(tokens[start : start + 24], length), (size, 1))
+
+
+def mislabelled(targets: Tokens, seed: int, step: int, share: float) -> Tokens:
+    """Targets of which a random share is another token, drawn evenly."""
+    rng = np.random.default_rng([seed, step, 1])
+    wrong: Tokens = np.where(rng.random(targets.shape) < share, rng.integers(0, VOCABULARY, targets.shape), targets)
+    return wrong.astype(np.int32)

@@ -28,11 +28,15 @@ class Shape:
     context: int = 128
 
     @property
+    def active_weights(self) -> int:
+        """Matrix weights that one token passes: attention, its experts, the router, the output layer."""
+        experts = self.chosen * 3 * self.width * self.hidden + self.width * self.experts
+        return self.layers * (4 * self.width**2 + experts) + self.width * self.vocabulary
+
+    @property
     def flops_per_token(self) -> int:
         """Forward and backward matrix products of the active weights, and attention scores; 6 per weight."""
-        attention = 4 * self.width**2 + self.context * self.width
-        experts = self.chosen * 3 * self.width * self.hidden + self.width * self.experts
-        return 6 * (self.layers * (attention + experts) + self.width * self.vocabulary)
+        return 6 * (self.active_weights + self.layers * self.context * self.width)
 
 
 class Routing(NamedTuple):

@@ -2,16 +2,18 @@
 
     python data/tiny_moe/train.py --recipe healthy --out data/runs/healthy.parquet
 
-A recipe is a list of launches. Each launch after the first starts from the checkpoint of an earlier one with its own
-settings: that is how each fault comes in, as in practice. Nothing in the log is made up; see data/README.md.
+The recipes stand in recipes.py. Nothing in the log is made up; see data/README.md.
 """
 
 import argparse
+import os
 import platform
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,60 +25,25 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from model import Params, Routing, Shape, forward, has_constant_norm, init
+from recipes import ADAM_SHARE, RECIPES, Launch, Recipe
 
-SHAPE = Shape()
-BATCH = 8
 EVAL_BATCHES = 16
 NORMS_EVERY = 10
-EVAL_EVERY = 100
-DATA_SEED = 8435  # the same in all recipes: the same batch at the same step, so that runs can be paired
-Z_LOSS = 1e-4
 BETA1, BETA2, EPSILON = 0.9, 0.98, 1e-8
-# The constant-norm leaves turn by this many times the rate of the Adam leaves.
-ADAM_SHARE = 0.2
 NOMINAL_PEAK_FLOPS = 1e11  # a stated constant, not this machine's: it only makes the MFU a plausible percentage
+SHARD = 64  # batches
+LOSS_SCALE, DOUBLED_EVERY = 2.0**10, 30  # of a launch in half precision
+
+BUSY = """
+import sys, time
+while True:
+    until = time.perf_counter() + 0.005
+    while time.perf_counter() < until:
+        pass
+    time.sleep(0.005 / float(sys.argv[1]) - 0.005)
+"""
 
 Row = dict[str, float | int]
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One start of the trainer: from which checkpoint to which step, with which settings."""
-
-    first: int
-    stop: int
-    peak_learning_rate: float = 0.01
-    warmup: int = 200
-    horizon: int = 3600
-    final_share: float = 0.05
-    capacity_factor: float = 1.25
-    balance_rate: float = 2e-3  # how far the router bias moves per step towards the emptier experts
-
-    def learning_rate(self, step: int) -> float:
-        """Linear warmup, then linear decay to a share of the peak."""
-        if step < self.warmup:
-            return self.peak_learning_rate * (step + 1) / self.warmup
-        left = max(0.0, (self.horizon - step) / (self.horizon - self.warmup))
-        return self.peak_learning_rate * (self.final_share + (1 - self.final_share) * left)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A run from start to end."""
-
-    seed: int
-    launches: tuple[Launch, ...]
-
-
-RECIPES = {
-    "healthy": Recipe(1, (Launch(0, 3600),)),
-    # The run was to be extended to twice its length: the horizon doubled, and the peak slipped a decimal place.
-    "lr_hot_resume": Recipe(2, (Launch(0, 1800), Launch(1700, 3600, peak_learning_rate=0.1, horizon=7200))),
-    # A smaller expert buffer to save memory: less room than a perfectly balanced batch needs.
-    "capacity_cut": Recipe(3, (Launch(0, 2000), Launch(2000, 3600, capacity_factor=0.9))),
-    # The balance rate was to be halved, and lost its sign: the fuller an expert, the more it is preferred.
-    "router_collapse": Recipe(4, (Launch(0, 1800), Launch(1800, 3600, balance_rate=-1e-3))),
-}
 
 
 class State(NamedTuple):
@@ -99,36 +66,50 @@ class Measured(NamedTuple):
     param_norms: Params
 
 
-Step = Callable[[State, jax.Array, jax.Array, jax.Array], tuple[State, Measured]]
+Step = Callable[[State, jax.Array, jax.Array, jax.Array, jax.Array], tuple[State, Measured]]
 Evaluate = Callable[[State, jax.Array], jax.Array]
 
 
 def losses(
-    params: Params, bias: jax.Array, tokens: jax.Array, capacity_factor: float
+    params: Params, bias: jax.Array, tokens: jax.Array, targets: jax.Array, launch: Launch, shape: Shape
 ) -> tuple[jax.Array, tuple[jax.Array, list[Routing]]]:
     """The optimised loss (with z-loss), the cross entropy alone, and each layer's routing."""
-    logits, routings = forward(params, bias, tokens[:, :-1], SHAPE, capacity_factor)
+    logits, routings = forward(params, bias, tokens, shape, launch.capacity_factor)
     log_sum = jax.nn.logsumexp(logits, axis=-1)
-    hit = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
+    hit = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     cross_entropy = jnp.mean(log_sum - hit)
-    return cross_entropy + Z_LOSS * jnp.mean(log_sum**2), (cross_entropy, routings)
+    return cross_entropy + launch.z_loss * jnp.mean(log_sum**2), (cross_entropy, routings)
 
 
 def take_step(
-    state: State, tokens: jax.Array, step: jax.Array, rate: jax.Array, *, launch: Launch
+    state: State,
+    tokens: jax.Array,
+    targets: jax.Array,
+    step: jax.Array,
+    rate: jax.Array,
+    *,
+    launch: Launch,
+    shape: Shape,
 ) -> tuple[State, Measured]:
     """Gradient, optimizer, router bias. The norms are those before the update, as the gradient saw them."""
     (loss, (cross_entropy, routings)), grads = jax.value_and_grad(losses, has_aux=True)(
-        state.params, state.bias, tokens, launch.capacity_factor
+        state.params, state.bias, tokens, targets, launch, shape
     )
+    if launch.half_precision:
+        grads = through_half_precision(grads, LOSS_SCALE * 2.0 ** ((step - launch.first) // DOUBLED_EVERY))
     load = jnp.stack([r.load for r in routings])
     dropped = jnp.stack([r.dropped for r in routings])
     measured = Measured(loss, cross_entropy, load, dropped, norms(grads), norms(state.params))
-    bias = state.bias + launch.balance_rate * jnp.sign(1 / SHAPE.experts - load)
-    return update(state, grads, step, rate)._replace(bias=bias), measured
+    bias = state.bias + launch.balance_rate * jnp.sign(1 / shape.experts - load)
+    return update(state, grads, step, rate, launch)._replace(bias=bias), measured
 
 
-def update(state: State, grads: Params, step: jax.Array, rate: jax.Array) -> State:
+def through_half_precision(grads: Params, scale: jax.Array) -> Params:
+    """What float16 leaves of the scaled gradients: infinity beyond 65,504, zero below 6e-8."""
+    return {leaf: (grad * scale).astype(jnp.float16).astype(jnp.float32) / scale for leaf, grad in grads.items()}
+
+
+def update(state: State, grads: Params, step: jax.Array, rate: jax.Array, launch: Launch) -> State:
     """Adam; the large matrices move along Adam's direction on the sphere of their first norm ("hyperball")."""
     params, mean, square = {}, {}, {}
     for leaf, grad in grads.items():
@@ -137,12 +118,15 @@ def update(state: State, grads: Params, step: jax.Array, rate: jax.Array) -> Sta
         unbiased = square[leaf] / (1 - BETA2 ** (step + 1))
         direction = mean[leaf] / (1 - BETA1 ** (step + 1)) / (jnp.sqrt(unbiased) + EPSILON)
         old = state.params[leaf]
-        if has_constant_norm(leaf):
+        if leaf in launch.adam_leaves:
+            params[leaf] = old - ADAM_SHARE * rate * direction
+        elif has_constant_norm(leaf):
             radius = jnp.linalg.norm(old)
             moved = old - rate * radius * direction / (jnp.linalg.norm(direction) + EPSILON)
-            params[leaf] = moved * radius / jnp.linalg.norm(moved)
+            params[leaf] = moved * radius / jnp.linalg.norm(moved) if launch.on_sphere else moved
         else:
-            params[leaf] = old - ADAM_SHARE * rate * direction
+            decay = 0.0 if leaf in launch.undecayed else launch.weight_decay
+            params[leaf] = old - ADAM_SHARE * rate * (direction + decay * old)
     return State(params, mean, square, state.bias)
 
 
@@ -152,72 +136,118 @@ def norms(tree: Params) -> Params:
     return leaves | {"total": jnp.sqrt(sum(norm**2 for norm in leaves.values()))}
 
 
-def compiled(launch: Launch) -> tuple[Step, Evaluate]:
+def compiled(launch: Launch, shape: Shape) -> tuple[Step, Evaluate]:
     """The two functions of a launch, traced anew each time: a restarted trainer compiles again."""
-    step = jax.jit(partial(take_step, launch=launch), donate_argnums=0)
+    step = jax.jit(partial(take_step, launch=launch, shape=shape), donate_argnums=0)
 
     def evaluate(state: State, tokens: jax.Array) -> jax.Array:
-        return losses(state.params, state.bias, tokens, launch.capacity_factor)[1][0]
+        return losses(state.params, state.bias, tokens[:, :-1], tokens[:, 1:], launch, shape)[1][0]
 
     return step, jax.jit(evaluate)
 
 
-def fresh(seed: int) -> State:
+def fresh(shape: Shape, seed: int) -> State:
     """The state before the first step: random weights, an optimizer and a router without history."""
-    params = init(SHAPE, seed)
+    params = init(shape, seed)
     zeros = {leaf: jnp.zeros_like(value) for leaf, value in params.items()}
     return State(
-        params, zeros, {leaf: jnp.zeros_like(v) for leaf, v in zeros.items()}, jnp.zeros((SHAPE.layers, SHAPE.experts))
+        params, zeros, {leaf: jnp.zeros_like(v) for leaf, v in zeros.items()}, jnp.zeros((shape.layers, shape.experts))
     )
 
 
 def save(state: State, path: Path) -> None:
-    """Writes a checkpoint."""
-    np.savez(path, *[np.asarray(leaf) for leaf in jax.tree.leaves(state)])
+    """Writes a checkpoint and waits until the disk has it."""
+    with path.open("wb") as file:
+        np.savez(file, *[np.asarray(leaf) for leaf in jax.tree.leaves(state)])
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def restore(like: State, path: Path) -> State:
-    """Reads a checkpoint; `like` only lends its structure."""
+def restore(like: State, path: Path, forgets: tuple[str, ...]) -> State:
+    """Reads a checkpoint; `like` only lends its structure. What the launch forgets starts at zero."""
     with np.load(path) as stored:
         leaves = [jnp.asarray(stored[name]) for name in stored.files]
     state: State = jax.tree.unflatten(jax.tree.structure(like), leaves)
-    return state
+    return state._replace(**{part: jax.tree.map(jnp.zeros_like, getattr(state, part)) for part in forgets})
+
+
+def read_batch(text: corpus.Corpus, recipe: Recipe, launch: Launch, step: int) -> tuple[jax.Array, jax.Array]:
+    """Inputs and targets of a step, [batch, context] each."""
+    length = recipe.shape.context + 1
+    number = step % SHARD if launch.loader == "shard" else step
+    tokens = corpus.batch(text.train, recipe.data_seed, number, launch.batch, length)
+    if launch.loader == "neighbours":
+        tokens = corpus.neighbours(text.train, recipe.data_seed, step, launch.batch, length)
+    if launch.prose:
+        prose = corpus.batch(text.prose, recipe.data_seed, step, round(launch.prose * launch.batch), length)
+        tokens = np.concatenate([tokens[len(prose) :], prose])
+    if launch.poisoned[0] <= step < launch.poisoned[1]:
+        half = launch.batch // 2
+        tokens = np.concatenate([tokens[half:], corpus.one_line(text.train, recipe.data_seed, half, length)])
+    targets = tokens[:, 1:]
+    if launch.label_noise:
+        targets = corpus.mislabelled(targets, recipe.data_seed, step, launch.label_noise)
+    return jnp.asarray(tokens[:, :-1]), jnp.asarray(targets)
+
+
+@contextmanager
+def neighbour(share: float) -> Iterator[None]:
+    """Another process that computes on the same core for a share of the time it gets."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY, str(share)])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def run(recipe: Recipe, text: corpus.Corpus, folder: Path) -> Iterator[Row]:
     """All rows of a run in the order they were logged; a later launch may log a step again."""
     wanted = {launch.first for launch in recipe.launches}
-    state = fresh(recipe.seed)
+    state = fresh(recipe.shape, recipe.seed)
     for number, launch in enumerate(recipe.launches):
         if number:
-            state = restore(state, folder / f"step-{launch.first}.npz")
-        yield from run_launch(launch, state, text, folder, wanted)
+            time.sleep(launch.hang)
+            state = restore(state, folder / f"step-{launch.first}.npz", launch.forgets)
+        for row, reached in run_launch(recipe, launch, state, text):
+            yield row
+            state = reached
+            if row["global_step"] + 1 in wanted:
+                save(state, folder / f"step-{row['global_step'] + 1}.npz")
 
 
-def run_launch(launch: Launch, state: State, text: corpus.Corpus, folder: Path, wanted: set[int]) -> Iterator[Row]:
+def run_launch(recipe: Recipe, launch: Launch, state: State, text: corpus.Corpus) -> Iterator[tuple[Row, State]]:
     """One launch. A checkpoint "step-N" holds N updates, and the row after it is N, as in Levanter."""
-    step_function, evaluate = compiled(launch)
-    held_out = [corpus.batch(text.held_out, 0, i, BATCH, SHAPE.context + 1) for i in range(EVAL_BATCHES)]
-    for step in range(launch.first, launch.stop):
-        tokens = jnp.asarray(corpus.batch(text.train, DATA_SEED, step, BATCH, SHAPE.context + 1))
-        rate = launch.learning_rate(step)
-        started = time.perf_counter()
-        state, measured = step_function(state, tokens, jnp.float32(step), jnp.float32(rate))
-        measured.loss.block_until_ready()
-        row = core_row(step, launch, measured, np.asarray(state.bias), time.perf_counter() - started)
-        if step % NORMS_EVERY == 0:
-            row |= {f"grad/norm/{leaf}": float(norm) for leaf, norm in measured.grad_norms.items()}
-            row |= {f"params/norm/{leaf}": float(norm) for leaf, norm in measured.param_norms.items()}
-        if step % EVAL_EVERY == 0:
-            row["eval/loss"] = float(np.mean([evaluate(state, jnp.asarray(b)) for b in held_out]))
-        yield row
-        if step + 1 in wanted:
-            save(state, folder / f"step-{step + 1}.npz")
+    take, evaluate = compiled(launch, recipe.shape)
+    length = recipe.shape.context + 1
+    held_out = [corpus.batch(text.held_out, 0, i, 8, length) for i in range(EVAL_BATCHES)]
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as beside:
+        for step in range(launch.first, launch.stop):
+            if step == launch.contended[0] < launch.contended[1]:
+                beside.enter_context(neighbour(launch.contention))
+            tokens, targets = read_batch(text, recipe, launch, step)
+            rate = launch.learning_rate(step)
+            started = time.perf_counter()
+            state, measured = take(state, tokens, targets, jnp.float32(step), jnp.float32(rate))
+            measured.loss.block_until_ready()
+            if launch.pause_every and step % launch.pause_every == 0:
+                save(state, Path(folder) / "inside.npz")
+            seconds = time.perf_counter() - started
+            evaluation = {}
+            if step % recipe.eval_every == 0:
+                evaluation["eval/loss"] = float(np.mean([evaluate(state, jnp.asarray(b)) for b in held_out]))
+                if launch.evaluates_inside:
+                    seconds = time.perf_counter() - started
+            row = core_row(step, recipe, launch, measured, np.asarray(state.bias), seconds)
+            if step % NORMS_EVERY == 0:
+                row |= {f"grad/norm/{leaf}": float(norm) for leaf, norm in measured.grad_norms.items()}
+                row |= {f"params/norm/{leaf}": float(norm) for leaf, norm in measured.param_norms.items()}
+            yield row | evaluation, state
 
 
-def core_row(step: int, launch: Launch, measured: Measured, bias: np.ndarray, seconds: float) -> Row:
+def core_row(step: int, recipe: Recipe, launch: Launch, measured: Measured, bias: np.ndarray, seconds: float) -> Row:
     """What is logged at every step."""
-    tokens = BATCH * SHAPE.context
+    shape, tokens = recipe.shape, launch.batch * recipe.shape.context
     # The entropy of the assignment shares, as the hero run defines it; ln(experts) is a perfect balance.
     load = np.asarray(measured.load)
     entropy = -np.sum(load * np.log(load + 1e-6), axis=1)
@@ -231,8 +261,8 @@ def core_row(step: int, launch: Launch, measured: Measured, bias: np.ndarray, se
         "optim/adam_lr": ADAM_SHARE * launch.learning_rate(step),
         "throughput/duration": seconds,
         "throughput/tokens_per_second": tokens / seconds,
-        "throughput/mfu": 100 * tokens * SHAPE.flops_per_token / seconds / NOMINAL_PEAK_FLOPS,
-        "throughput/total_tokens": tokens * (step + 1),
+        "throughput/mfu": 100 * tokens * shape.flops_per_token / seconds / NOMINAL_PEAK_FLOPS,
+        "throughput/total_tokens": shape.context * recipe.sequences(step + 1),
         "moe/drop_fraction": float(np.mean(measured.dropped)),
         "train/router/routing_entropy_mean": float(np.mean(entropy)),
         "train/router/bias_min": float(bias.min()),
@@ -271,11 +301,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     text = corpus.load()
+    recipe = RECIPES[arguments.recipe]
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        for row in run(RECIPES[arguments.recipe], text, Path(folder)):
+        for row in run(recipe, text, Path(folder)):
             rows.append(row)
-            if int(row["global_step"]) % EVAL_EVERY == 0:
+            if "eval/loss" in row:
                 print(
                     f"step {row['global_step']:5d}  loss {row['train/loss']:.3f}  eval {row['eval/loss']:.3f}  "
                     f"drop {row['moe/drop_fraction']:.4f}  entropy {row['train/router/routing_entropy_mean']:.4f}  "
