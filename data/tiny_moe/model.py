@@ -1,42 +1,17 @@
 """A tiny Mixture-of-Experts transformer: top-k routing, a capacity that drops, a bias that balances the load."""
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from shape import Shape
 
 # Leaf name -> array. A flat mapping, because the names are what the norms are logged under.
 Params = dict[str, jax.Array]
 
 CONSTANT_NORM = (".attn.w_", ".expert_mlp.w_", "output_proj")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of the model; hashable, so that jit treats it as a constant."""
-
-    vocabulary: int = 128
-    width: int = 64
-    layers: int = 2
-    heads: int = 2
-    experts: int = 8
-    chosen: int = 2
-    hidden: int = 64
-    context: int = 128
-
-    @property
-    def active_weights(self) -> int:
-        """Matrix weights that one token passes: attention, its experts, the router, the output layer."""
-        experts = self.chosen * 3 * self.width * self.hidden + self.width * self.experts
-        return self.layers * (4 * self.width**2 + experts) + self.width * self.vocabulary
-
-    @property
-    def flops_per_token(self) -> int:
-        """Forward and backward matrix products of the active weights, and attention scores; 6 per weight."""
-        return 6 * (self.active_weights + self.layers * self.context * self.width)
 
 
 class Routing(NamedTuple):

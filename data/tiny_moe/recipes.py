@@ -7,7 +7,7 @@ settings: that is how a fault comes in, as in practice.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from model import Shape
+from shape import Shape
 
 ADAM_SHARE = 0.2  # the Adam leaves move at this share of the rate by which the constant-norm leaves turn
 

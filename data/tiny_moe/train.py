@@ -24,8 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from model import Params, Routing, Shape, forward, has_constant_norm, init
+from model import Params, Routing, forward, has_constant_norm, init
 from recipes import ADAM_SHARE, RECIPES, Launch, Recipe
+from shape import Shape
 
 EVAL_BATCHES = 16
 NORMS_EVERY = 10
