@@ -63,8 +63,8 @@ def _effect(
         return None
     level = float(np.median(value[before]))
     residual = np.diff(value[before])
-    # Differences remove the trend; the floor is the rounding of float32, for what is constant.
-    spread = max(float(np.std(residual)) / np.sqrt(2), 2e-7 * abs(level), 1e-12)
+    # Differences remove the trend; the floor is how constant a constant norm is.
+    spread = max(float(np.std(residual)) / np.sqrt(2), 5e-5 * abs(level), 1e-12)
     difference = (value - (level if expected is None else expected))[after]
     few = min(SUSTAINED, max(2, len(difference) // 4))
     odd = ~np.isfinite(difference)

@@ -62,6 +62,7 @@ class Recipe:
     launches: tuple[Launch, ...]
     shape: Shape = field(default_factory=Shape)
     eval_every: int = 100
+    norms_every: int = 10
     data_seed: int = 8435  # the same batch at the same step in all recipes of one seed, so that runs can be paired
     events: tuple[Mapping[str, str | int], ...] = ()
     twin: str = ""  # the healthy recipe of the same weights and data
@@ -90,13 +91,13 @@ RUNS = {
 END = 2400
 SMALL = Shape(context=64)
 BASE = Launch(0, END, horizon=END, weight_decay=0.1)
-# The output layer under Adam, cooled down to nothing: the setting in which a missing z-loss shows.
-FREE_HEAD = replace(BASE, adam_leaves=("output_proj",), final_share=0.0)
+# The output layer under Adam, held by a strong z-loss, cooled down to nothing: here a missing z-loss shows.
+FREE_HEAD = replace(BASE, adam_leaves=("output_proj",), final_share=0.0, z_loss=1e-2)
 HALVES = {1: 1400, 2: 1000}  # seed: the step at which its faults come in
 
 
 def _recipe(seed: int, *launches: Launch, **what: object) -> Recipe:
-    return Recipe(seed, launches, shape=SMALL, data_seed=8435 + seed, **what)  # type: ignore[arg-type]
+    return Recipe(seed, launches, shape=SMALL, norms_every=2, data_seed=8435 + seed, **what)  # type: ignore[arg-type]
 
 
 def _resumed(base: Launch, at: int, back: int = 0, **changes: object) -> tuple[Launch, Launch]:
@@ -297,7 +298,9 @@ def _rung(width: int, batch: int, share: float) -> Recipe:
         batch=batch,
     )
     why = "" if share == 1 else f"stopped at {share:.0%} of its schedule, and left so"
-    return Recipe(11, (launch,), shape=shape, eval_every=max(1, round(0.05 * steps)), data_seed=11, why=why)
+    return Recipe(
+        11, (launch,), shape=shape, eval_every=max(1, round(0.05 * steps)), norms_every=4, data_seed=11, why=why
+    )
 
 
 FAULTS = _faults() | _benign() | _healthy()

@@ -29,7 +29,6 @@ from recipes import ADAM_SHARE, RECIPES, Launch, Recipe
 from shape import Shape
 
 EVAL_BATCHES = 16
-NORMS_EVERY = 10
 BETA1, BETA2, EPSILON = 0.9, 0.98, 1e-8
 NOMINAL_PEAK_FLOPS = 1e11  # a stated constant, not this machine's: it only makes the MFU a plausible percentage
 SHARD = 64  # batches
@@ -43,6 +42,8 @@ while True:
         pass
     time.sleep(0.005 / float(sys.argv[1]) - 0.005)
 """
+
+TIMES = {"throughput/duration", "throughput/tokens_per_second", "throughput/mfu"}
 
 Row = dict[str, float | int]
 
@@ -240,7 +241,7 @@ def run_launch(recipe: Recipe, launch: Launch, state: State, text: corpus.Corpus
                 if launch.evaluates_inside:
                     seconds = time.perf_counter() - started
             row = core_row(step, recipe, launch, measured, np.asarray(state.bias), seconds)
-            if step % NORMS_EVERY == 0:
+            if step % recipe.norms_every == 0:
                 row |= {f"grad/norm/{leaf}": float(norm) for leaf, norm in measured.grad_norms.items()}
                 row |= {f"params/norm/{leaf}": float(norm) for leaf, norm in measured.param_norms.items()}
             yield row | evaluation, state
@@ -300,6 +301,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", choices=RECIPES, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--untimed", action="store_true", help="leave the step times out: other work disturbs them")
     arguments = parser.parse_args()
     text = corpus.load()
     recipe = RECIPES[arguments.recipe]
@@ -314,6 +316,8 @@ def main() -> None:
                     f"{1000 * row['throughput/duration']:.0f} ms",
                     flush=True,
                 )
+    if arguments.untimed:
+        rows = [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
     versions = {"python": platform.python_version(), "jax": jax.__version__, "numpy": np.__version__}
     write(rows, arguments.out, versions | {"recipe": arguments.recipe, "corpus_sha256": text.digest})
 
