@@ -30,7 +30,7 @@ class Launch:
     weight_decay: float = 0.0  # of the Adam leaves, times their rate
     undecayed: tuple[str, ...] = ()  # Adam leaves that the decay leaves out
     on_sphere: bool = True  # False: the constant-norm leaves are no longer put back to their norm
-    adam_leaves: tuple[str, ...] = ()  # constant-norm leaves that go to the Adam group, without decay
+    adam_leaves: tuple[str, ...] = ()  # constant-norm leaves that go to the Adam group
     batch: int = 8
     loader: str = "shuffled"  # or neighbours (a batch is one place of the text), or shard (the same few batches)
     prose: float = 0.0  # the share of sequences that are English prose

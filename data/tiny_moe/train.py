@@ -120,9 +120,7 @@ def update(state: State, grads: Params, step: jax.Array, rate: jax.Array, launch
         unbiased = square[leaf] / (1 - BETA2 ** (step + 1))
         direction = mean[leaf] / (1 - BETA1 ** (step + 1)) / (jnp.sqrt(unbiased) + EPSILON)
         old = state.params[leaf]
-        if leaf in launch.adam_leaves:
-            params[leaf] = old - ADAM_SHARE * rate * direction
-        elif has_constant_norm(leaf):
+        if has_constant_norm(leaf) and leaf not in launch.adam_leaves:
             radius = jnp.linalg.norm(old)
             moved = old - rate * radius * direction / (jnp.linalg.norm(direction) + EPSILON)
             params[leaf] = moved * radius / jnp.linalg.norm(moved) if launch.on_sphere else moved
