@@ -15,7 +15,7 @@ from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 
 EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {
-    "loss": ("divergence", "spikes", "shifts", "invariants", "silence"),
+    "loss": ("divergence", "spikes", "shifts", "spread", "invariants", "silence"),
     "grad_norm": ("spikes", "direction", "invariants"),
     "update_norm": ("spikes", "invariants"),
     "param_norm": ("invariants", "direction"),
@@ -35,7 +35,7 @@ LEAF: dict[str, tuple[str, ...]] = {
 NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"})
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
-NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512}
+NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK}
 SPAN = 16 * CHUNK  # samples judged at once
 
 
