@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
+from cases import Truth
 from curves import ar1, linear_decay, power_law
 from levanter import eval_noise, train
-from scenario import Assumed, Derived, Published
+from scenario import DROPS, LOSS, SPEED, Assumed, Derived, Published, truth
 
 Array = np.ndarray
 
@@ -45,6 +46,8 @@ RUN = SimpleNamespace(
 POOLED = SimpleNamespace(seconds=Published(18.5), mfu=Published(20.5), drops=Published(3.4e-2), loss=Published(0))
 RAGGED = SimpleNamespace(seconds=Published(16.8), mfu=Published(23.3), drops=Assumed(5e-5), loss=Published(-0.006))
 STARTED = 1_788_220_800.0  # 2026-09-01, UTC; only differences count
+HISTORY, AFTER = 6_000, 2_000  # steps around an incident
+MIXTURE_SHIFT, ANNOUNCED = Assumed(-0.02), Assumed(107_000)  # of the boundary at step 108,000
 CONSTANT_NORMS = {  # the optimizer holds them
     "total": np.sqrt(144 * RUN.norm_expert**2 + 3 * RUN.norm_q**2 + RUN.norm_output**2 + RUN.norm_embed**2),
     "output_proj": RUN.norm_output,
@@ -137,3 +140,12 @@ def _router(rng: np.random.Generator, size: int, drops: float) -> dict[str, Arra
         "train/router/routing_entropy_mean": RUN.entropy_uniform - deficit,
         "memory/peak_gib": RUN.peak_gib + 0.05 * rng.standard_normal(size),
     }
+
+
+def swap_is_no_page(swapped: float, end: float) -> tuple[Truth, ...]:
+    """The levels that the swap was meant to move."""
+    return (
+        truth("transport_swap", "level", DROPS, swapped, end, 1, ("transport_backend_switch",), benign=True),
+        truth("transport_swap", "level", SPEED, swapped, end, 1, ("transport_backend_switch",), benign=True),
+        truth("transport_swap", "level", LOSS, swapped, end, 1, ("transport_backend_switch",), benign=True),
+    )

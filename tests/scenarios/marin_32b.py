@@ -59,7 +59,7 @@ def spike_starts(first: float, number: int, apart: float) -> list[int]:
     return [int(first + apart * (0.5 + i)) for i in range(number)]
 
 
-def _spiky(steps: Array, starts: list[int], height: float, tau: float) -> tuple[Array, Array, Array]:
+def spiky(steps: Array, starts: list[int], height: float, tau: float) -> tuple[Array, Array, Array]:
     """Factors of loss, gradient and update norm: the update leads, then the gradient, then the loss."""
     loss, grad, update = (np.ones(len(steps)) for _ in range(3))
     for start in starts:
@@ -78,7 +78,7 @@ MUON_STARTS = spike_starts(MUON.first_spike, int(MUON.spikes), 300)
 def _spikes(rng: np.random.Generator, faulty: bool) -> pl.DataFrame:
     steps = np.arange(int(SPIKES.first_spiky) - 6_000, int(SPIKES.clip_tightened))
     base, luck = course(steps, BIG, 80_000), batch_luck(rng, len(steps))
-    loss, grad, update = _spiky(steps, SPIKE_STARTS if faulty else [], SPIKES.height, SPIKE_TAU)
+    loss, grad, update = spiky(steps, SPIKE_STARTS if faulty else [], SPIKES.height, SPIKE_TAU)
     return pass_over(
         rng, steps, STARTED, luck, BIG, loss=base * loss, rate=BIG.rate, grad_factor=grad, update_factor=update,
         evals=fixed_sets(rng, base),
@@ -105,7 +105,7 @@ def muon_factor(steps: Array) -> Array:
     """The loss against the old course: lower, then spikes, then away."""
     lower = 1 - MUON.lower_by * rising(steps, MUON.restart, MUON.restart + 300)
     away = 0.01 * (np.exp2(np.clip(steps - MUON.diverges, 0, None) / MUON.doubles_in * 3) - 1)
-    return lower * _spiky(steps, MUON_STARTS, SPIKES.height, SPIKE_TAU)[0] + away
+    return lower * spiky(steps, MUON_STARTS, SPIKES.height, SPIKE_TAU)[0] + away
 
 
 def _muon(rng: np.random.Generator, faulty: bool) -> pl.DataFrame:
@@ -128,7 +128,7 @@ def _muon(rng: np.random.Generator, faulty: bool) -> pl.DataFrame:
         evals=fixed_sets(rng, base[:cut]),
     )
     steps, factor = everything[cut:], muon_factor(everything[cut:])
-    _, grad, update = _spiky(steps, MUON_STARTS, SPIKES.height, SPIKE_TAU)
+    _, grad, update = spiky(steps, MUON_STARTS, SPIKES.height, SPIKE_TAU)
     grad *= np.exp2(np.clip(steps - MUON.diverges, 0, None) / MUON.doubles_in)
     later = ended(old) + 1_200
     return in_log_order(

@@ -244,7 +244,10 @@ SCENARIOS = (
         "four attempts from step 0 end in NaN at steps 93, 114, 314 and 952",
         REPEATED,
         _repeated,
-        tuple(truth("nan", "nonfinite", LOSS, step, step + 8, 3, ("nan_burst",)) for step in REPEATED.steps),
+        tuple(
+            truth("nan", "nonfinite", LOSS, step, min(step + 8, REPEATED.steps[-1]), 3, ("nan_burst",))
+            for step in REPEATED.steps
+        ),
     ),
     Scenario(
         "moe-bring-up-nan",

@@ -8,7 +8,8 @@ import zlib
 from pathlib import Path
 
 import bloom
-import hero_incidents
+import hero_levels
+import hero_restarts
 import marin_8b
 import marin_32b
 import marin_moe
@@ -18,7 +19,9 @@ from runlog import save
 from scenario import Scenario
 
 SCENARIOS: dict[str, Scenario] = {
-    each.name: each for module in (hero_incidents, marin_moe, marin_32b, marin_8b, bloom) for each in module.SCENARIOS
+    each.name: each
+    for module in (hero_levels, hero_restarts, marin_moe, marin_32b, marin_8b, bloom)
+    for each in module.SCENARIOS
 }
 SKIPPED = {
     "incident 15": "one final number against a forecast from smaller runs; nothing happens within the run's own log",
