@@ -29,7 +29,7 @@ CASCADE = SimpleNamespace(
     tau=Assumed(8),
 )
 SLOW = SimpleNamespace(first=Published(42_783), tflops=[*map(Published, (149.1, 147.6, 142.3, 141.1))])
-HANG = SimpleNamespace(step=Published(45_000), seconds=Published(10_800))  # "3 h hangs unnoticed at night"
+HANG = SimpleNamespace(step=Published(45_000), seconds=Derived(10_800))  # hangs of 3 hours at night are told, not which
 RESYNC = SimpleNamespace(restarts=[*map(Published, (17_235, 20_448, 21_680))], pause=Assumed(1_800))
 STARTED = 1_649_000_000.0  # April 2022
 LOSS_KEY, GRAD_KEY, SPEED_KEY = "lm-loss-training/lm loss", "grad-norm/grad-norm", "TFLOPs"

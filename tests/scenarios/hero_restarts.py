@@ -8,7 +8,7 @@ from cases import Truth
 from curves import batch_luck, since
 from hero import AFTER, ANNOUNCED, HISTORY, MIXTURE_SHIFT, POOLED, RAGGED, STARTED, pass_over, swap_is_no_page
 from runlog import ended, in_log_order
-from scenario import ANY, LOSS, Derived, Published, Scenario, event, truth
+from scenario import ANY, LOSS, Assumed, Derived, Published, Scenario, event, truth
 
 HANG_PATTERNS = ("hang", "step_rewind_replay")
 
@@ -17,9 +17,9 @@ SWAP = SimpleNamespace(
     first_hang=Published(54_071),
     second_hang=Published(54_001),
     parent_reached=Published(54_262),
-    hang_seconds=Published(3_600),  # the watchdog's hour of grace
+    hang_seconds=Assumed(3_600),  # the hour of grace that a watchdog has, told of a later hang
 )
-HANG = SimpleNamespace(swapped=Published(81_716), hang=Published(81_759), hang_seconds=Published(3_600))
+HANG = SimpleNamespace(swapped=Published(81_716), hang=Published(81_759), hang_seconds=Derived(3_600))
 FABRIC = SimpleNamespace(
     fault=Published(65_069), lost_steps=Published(125), silent_seconds=Published(900), lost_seconds=Published(1_200)
 )
@@ -28,7 +28,7 @@ RACE = SimpleNamespace(
     first_hang=Published(107_501),
     mixture=Published(108_000),
     second_hang=Published(108_711),
-    hang_seconds=Published(3_600),
+    hang_seconds=Assumed(3_600),
     hourly_steps=Derived(214),  # 3,600 s at 16.8 s a step
     mixture_shift=MIXTURE_SHIFT,
 )
