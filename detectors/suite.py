@@ -26,16 +26,19 @@ BY_ROLE: dict[str, tuple[str, ...]] = {
     "token_drop": ("shifts", "direction"),
     "router_entropy": ("shifts", "direction", "invariants"),
     "learning_rate": ("schedule",),
-    "eval_loss": ("invariants",),
+    "eval_loss": ("invariants", "evals"),
+    "eval_score": ("evals",),
 }
 LEAF: dict[str, tuple[str, ...]] = {
     "param_norm": ("invariants",),
     "grad_norm": ("invariants",),
-}  # one of many: never statistics
+    "eval_loss": ("invariants", "evals"),
+    "eval_score": ("evals",),
+}  # one of many: no statistics but for evaluations
 NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"})
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
-NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK}
+NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}
 SPAN = 16 * CHUNK  # samples judged at once
 
 
