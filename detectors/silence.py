@@ -1,7 +1,7 @@
 """Time without steps: gaps between the log lines of a metric, and a run that has gone silent.
 
 Sees: (1) in what was logged, two neighbouring samples further apart in time than ten times the usual time of such a
-distance and 15 minutes (S1: it went on; a restart or a pause explains most); (2) live, with `silent_since`, a run whose
+distance and 15 minutes (S2: it stood still, and nobody may have noticed); (2) live, with `silent_since`, a run whose
 newest line is older than that (S4 `hang`: nobody else will tell). The end of a file is no stall, and missing data
 resolves nothing.
 Silent: without a clock in the source; before 10 samples.
@@ -16,7 +16,7 @@ import numpy as np
 from detectors.noise import BLOCK
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("silence", 1)
+DETECTOR = ("silence", 2)
 TIMES = 10.0
 LEAST_SECONDS = 900.0
 MIN_SAMPLES = 10
@@ -29,7 +29,7 @@ def carry(state: State, step: float) -> State:
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
-    """Findings `stall` (S1) for gaps that ended; each comes with its recovery."""
+    """Findings `stall` (S2) for gaps that ended; each comes with its recovery."""
     at = chunk.offset
     seconds = chunk.seconds[max(at - 1, 0) :]
     gap = np.diff(seconds, prepend=np.nan if at == 0 else seconds[:1])[0 if at == 0 else 1 :]
@@ -47,7 +47,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
                 "stall",
                 index - 1 if chunk.at(index) else index,
                 index,
-                1,
+                2,
                 str(index),
                 direction="none",
                 magnitude=float(gap[k]),

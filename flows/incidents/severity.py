@@ -55,7 +55,9 @@ def explained_from(finding: Finding, events: Sequence[KnownEvent], patterns: Seq
     steps = [
         max(item.known_step, finding.detected_step)
         for item in events
-        if is_near(item.event, finding) and any(explains(pattern, finding, item.event.kind) for pattern in patterns)
+        if is_near(item.event, finding)
+        and not (finding.kind == "stall" and item.event.source == "detected")  # a restart nobody declared is the news
+        and any(explains(pattern, finding, item.event.kind) for pattern in patterns)
     ]
     return min(steps, default=math.inf)
 

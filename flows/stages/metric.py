@@ -56,17 +56,14 @@ def _new_blocks(memory: Memory) -> Blocks:
 def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, group: str) -> Memory:
     """The memory with which a new attempt begins: its parent's knowledge, shown the samples before the fork once more.
 
-    What would be said about those was said when they were new.
+    What would be said about those was said when they were new. An attempt that nothing stands before starts cold.
     """
     memory = Memory()
-    if parent is not None:
+    if parent is not None and len(tail):
         memory.first = max(0, parent.end - len(tail)) // CHUNK * CHUNK
         # the older part is lookback only: judging it without any would start every baseline cold
         memory.start = memory.judged = memory.first + max(0, len(tail) - CHUNK) // CHUNK * CHUNK
-        memory.live, memory.states = (
-            parent.live,
-            carried(parent.states, float(tail["step"][0]) if len(tail) else np.inf),
-        )
+        memory.live, memory.states = parent.live, carried(parent.states, float(tail["step"][0]))
     judge_metric(memory, tail, name=name, role=role, group=group)
     if "throughput" in memory.states:  # the first step of a launch compiles
         memory.states["throughput"] = {**memory.states["throughput"], "launch": memory.end}

@@ -172,7 +172,7 @@ def test_a_pause_in_the_log_is_noted_when_the_run_goes_on():
     seconds = np.cumsum(np.full(100, 20.0))
     seconds[60:] += 3600
     findings, recoveries = said("loss", 2 * np.ones(100), seconds)
-    assert [(f.kind, f.severity, f.onset_step, f.detected_step) for f in findings] == [("stall", 1, 59, 60)]
+    assert [(f.kind, f.severity, f.onset_step, f.detected_step) for f in findings] == [("stall", 2, 59, 60)]
     assert findings[0].magnitude == pytest.approx(3620)
     assert [r.step for r in recoveries] == [60]
 
