@@ -1,4 +1,4 @@
-"""A case's log as every baseline reads it: through the project's own sources and pull, and the few moves they share.
+"""A case's log as every baseline reads it: through the project's own sources and attempts, and the moves they share.
 
 What a practitioner would point a generic rule at is WATCHED: every metric whose role is known, leaves of the norms
 included, without the schedules and progress counters (learning rate, batch size, sequence length, tokens).
@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 from cases import Alarm, Case
 
+from flows.records import SAMPLE_SCHEMA
 from flows.sources.catalogue import open_sources
 from flows.sources.roles import ROLES, role_of
-from flows.stages.pull import pull
-from flows.store import open_store
+from flows.stages.attempts import Tracker, assign
 
 WATCHED = frozenset(ROLES) - {"learning_rate", "batch_size", "sequence_length", "tokens", "other"}
 HERO_SECONDS = 17.0  # a step of the hero run; what a step is taken to last where nothing tells
@@ -48,22 +48,22 @@ def samples(case: Case) -> pl.DataFrame:
 def _samples(log: str, written: int, seconds_per_step: float | None) -> pl.DataFrame:
     del written
     (source,) = open_sources(log)
-    store = open_store(":memory:", clock=lambda: 0.0)
-    run = pull(store, source, role_of, final=True).run
-    rows = store.unjudged(run, 1 << 62).rows
-    groups = store.metrics(run).select("name", group="group_name")
-    rows = rows.join(groups, on="name", how="left", maintain_order="left")
-    rows = rows.sort("attempt", "step", maintain_order=True)
-    moments = rows.group_by("attempt", "step", maintain_order=True).agg(pl.col("seconds").drop_nans().max())
-    clock = _clock(moments, seconds_per_step)
-    rows = rows.with_columns(logged_at=pl.from_epoch(pl.col("seconds").fill_nan(None) * 1e6, time_unit="us"))
-    rows = rows.drop("seconds").join(clock, on=["attempt", "step"], how="left", maintain_order="left")
+    rows = pl.concat([pl.DataFrame(schema=SAMPLE_SCHEMA), *(batch.rows for batch in source.pull(None))])
+    rows = assign(rows, Tracker(), final=True).filter(~pl.col("late"))
+    rows = rows.unique(["name", "attempt", "step"], keep="first", maintain_order=True)
+    rows = rows.with_columns(pl.col("value").fill_null(float("nan"))).sort("attempt", "step", maintain_order=True)
+    moments = rows.group_by("attempt", "step", maintain_order=True).agg(pl.col("logged_at").max())
+    rows = rows.join(_clock(moments, seconds_per_step), on=["attempt", "step"], how="left", maintain_order="left")
+    names = rows["name"].unique(maintain_order=True)
+    roles = [role_of(name) for name in names]
+    fields = {"role": [r.role for r in roles], "unit": [r.unit for r in roles], "group": [r.group for r in roles]}
+    rows = rows.join(pl.DataFrame({"name": names, **fields}), on="name", how="left", maintain_order="left")
     return rows.select("attempt", "step", "logged_at", "seconds", "name", "value", "role", "unit", "group")
 
 
 def _clock(moments: pl.DataFrame, seconds_per_step: float | None) -> pl.DataFrame:
     """attempt, step and the seconds since the first row; never goes back."""
-    own = moments["seconds"].fill_null(float("nan")).to_numpy()
+    own = moments.select(pl.col("logged_at").dt.epoch("us") / 1e6).to_series().fill_null(float("nan")).to_numpy()
     if seconds_per_step is None and np.isfinite(own).any():
         heard = np.isfinite(own)
         own = np.interp(np.arange(len(own)), np.flatnonzero(heard), own[heard])

@@ -2,9 +2,10 @@
 
 Sources: wandb.automations.MetricZScoreFilter (docs.wandb.ai, models/ref/python/automations/metriczscorefilter: window
 30, threshold 3.0, change_dir ANY) and docs.wandb.ai/models/automations/automation-events: the window of logged values
-gives mean and standard deviation; each run has its own window; an automation fires at most once per run in 24 hours.
-Not published, and chosen here: the newest value is compared with the 30 values before it (population sigma), fires
-above 3 (not at it), and needs a full window; a spread of zero fires nothing.
+gives mean and standard deviation; each run has its own window (the page also speaks once of a window of runs; that
+reading would need other runs); an automation fires at most once per run in 24 hours. Not published, and chosen here:
+the newest value is compared with the 30 values before it (population sigma), fires above 3 (not at it), and needs a
+full window; a spread of zero fires nothing.
 
 One automation for each watched metric (see samples.py). The window runs on over restarts: W&B knows one run. The 24
 hours are those of the case's clock; they are the latch. Severity 2. A z-score of a metric with a trend fires; that is
