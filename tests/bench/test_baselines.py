@@ -46,6 +46,15 @@ def told(tmp_path):
     return told
 
 
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """The recorded run with a restart, some of its columns."""
+    path = tmp_path_factory.mktemp("run") / "lr_hot_resume.parquet"
+    kept = ["global_step", "_timestamp", LOSS, NORM, DROPS, MFU, "optim/learning_rate"]
+    pl.read_parquet(RUNS / path.name, columns=kept).write_parquet(path)
+    return Case("lr_hot_resume", "recorded", "tuning", path, ())
+
+
 def steps_of(alarms, kind=None):
     return [step for step, _, _, _, what in alarms if kind in (None, what)]
 
@@ -55,13 +64,12 @@ def swing(size, low=1.0, high=3.0):
     return [low, high] * (size // 2)
 
 
-def test_baselines_read_what_the_judge_reads():
-    path = RUNS / "lr_hot_resume.parquet"
-    (source,) = open_sources(str(path))
+def test_baselines_read_what_the_judge_reads(resumed):
+    (source,) = open_sources(str(resumed.log))
     store = open_store(":memory:", clock=lambda: 0.0)
     run = pull(store, source, role_of, final=True).run
     judged = store.unjudged(run, 1 << 62).rows.sort("attempt", "step", maintain_order=True)
-    read = samples(Case("lr_hot_resume", "recorded", "tuning", path, ()))
+    read = samples(resumed)
     columns = ["attempt", "step", "name", "value", "role", "unit"]
     assert read.select(columns).equals(judged.select(columns))
     assert read["attempt"].unique().to_list() == [0, 1]
@@ -125,11 +133,12 @@ def test_llm_foundry_counts_twice_the_mean_itself_and_begins_anew_after_a_lesser
     assert told("llm_foundry", {LOSS: [2.0] * 100 + [5, 5, 5, 5, 2, 5, 5, 5, 5]}) == []
 
 
-def test_llm_foundry_has_a_window_of_a_twentieth_of_the_run(told):
+@pytest.mark.parametrize(("first", "steps"), [(199, []), (200, [204])])
+def test_llm_foundry_has_a_window_of_a_twentieth_of_the_run(told, first, steps):
+    # 4,000 losses: the window of 200 is full from the loss 200 on, so of the five from 199 on four are judged
     loss = np.full(4000, 2.0)
-    loss[190:195] = 5.0  # the window of 200 is not full
-    loss[2000:2005] = 5.0
-    assert steps_of(told("llm_foundry", {LOSS: loss})) == [2004]
+    loss[first : first + 5] = 5.0
+    assert steps_of(told("llm_foundry", {LOSS: loss})) == steps
 
 
 def test_llm_foundry_begins_with_an_empty_window_after_a_restart(told):
@@ -196,6 +205,7 @@ def test_pelt_tells_a_change_once_at_the_next_run(told):
     assert told("pelt", {LOSS: [1.0] * 100 + [2.0] * 500}) == [(124, 100, LOSS, 2, "level")]
     assert told("pelt", {LOSS: [1.0] * 100 + [2.0] * 24}) == []
     assert change_points(np.array([1.0] * 50)) == []
+    assert change_points(np.array([1.0] * 30 + [5.0] * 2 + [1.0] * 30)) == [30, 32]  # two samples are a segment
 
 
 def test_pelt_never_sees_what_is_not_finite(told):
@@ -211,8 +221,8 @@ def test_otava_groups_the_metrics_that_change_together():
 
 def test_otava_tells_a_change_once_at_the_next_run(told):
     # runs at 50, 150, 250 ...: the second is the first with both levels
-    level = [1.0, 1.1] * 50 + [2.0, 2.1] * 150
-    assert told("otava", {LOSS: level, NORM: [0.3, 0.31] * 200}) == [(149, 100, LOSS, 2, "level")]
+    level = [1.0, 1.1] * 30 + [2.0, 2.1] * 170
+    assert told("otava", {LOSS: level, NORM: [0.3, 0.31] * 200}) == [(149, 60, LOSS, 2, "level")]
     assert told("otava", {LOSS: level[:140]}) == []
 
 
@@ -227,6 +237,8 @@ def test_marin_alerts_on_a_gradient_norm_above_two_after_five_minutes(told):
     assert told("marin", {NORM: calm + [2.01] * 20}) == [(105, 105, NORM, 3, "level")]
     assert told("marin", {NORM: calm + [2.01] * 5 + [0.3] * 20}) == []  # true from 101 to 105: pending for four
     assert steps_of(told("marin", {NORM: calm + ([2.01] * 10 + [0.3] * 10) * 2})) == [105, 125]
+    # a row each 20 s: row 100 is of second 2,000, first read at 2,040; the alert at 2,340 has read row 116
+    assert steps_of(told("marin", {NORM: calm + [2.01] * 30}, seconds=20.0)) == [116]
 
 
 def test_marin_pages_for_a_loss_that_goes_on_rising(told):
@@ -237,10 +249,12 @@ def test_marin_pages_for_a_loss_that_goes_on_rising(told):
     assert told("marin", {LOSS: loss[:109]}) == []
 
 
-def test_marin_does_not_page_for_less_than_a_twentieth_of_a_nat_or_before_20_samples(told):
-    rise = [0.002 * 1.2**k for k in range(18)]  # up to 0.044
-    assert told("marin", {LOSS: [2.0] * 100 + [2 + x for x in rise]}) == []
-    assert told("marin", {LOSS: [2.0] * 10 + [2.0 + 2.0**k for k in range(10)]}) == []
+@pytest.mark.parametrize(("rise", "step"), [(0.051, 109), (0.049, 110)])
+def test_marin_pages_for_a_twentieth_of_a_nat_or_more_and_after_20_samples(told, rise, step):
+    # as above, but the first floor is about the least rise of 0.05; the second is twice that
+    loss = [2.0] * 100 + [2.0 + rise * 2.0**k for k in range(20)]
+    assert steps_of(told("marin", {LOSS: loss})) == [step]
+    assert told("marin", {LOSS: loss[90:]}) == []
 
 
 def test_marin_takes_a_step_of_more_than_one_for_a_jump(told):
@@ -300,12 +314,14 @@ def test_marin_counts_skipped_steps_of_15_minutes(told):
 
 
 def test_marin_announces_an_evaluation_worse_than_the_one_before(told):
-    evals = [None] * 100
-    evals[10], evals[50], evals[90] = 3.0, 3.1, 3.05  # the second is worse than the first, for 30 minutes
-    assert told("marin", {LOSS: [2.0] * 100, EVAL: evals}) == [(55, 55, EVAL, 2, "level")]
-    evals[50] = 3.0
-    evals[90] = 3.0
-    assert told("marin", {LOSS: [2.0] * 100, EVAL: evals}) == []
+    def evals(*values):
+        return [dict(zip((10, 50, 85), values, strict=True)).get(row) for row in range(100)]
+
+    loss = [2.0] * 100
+    assert told("marin", {LOSS: loss, EVAL: evals(3.0, 3.1, 3.05)}) == [(55, 55, EVAL, 2, "level")]
+    # for 30 min: false from 81 on, true again from 86 on
+    assert steps_of(told("marin", {LOSS: loss, EVAL: evals(3.0, 3.1, 3.2)})) == [55, 90]
+    assert told("marin", {LOSS: loss, EVAL: evals(3.0, 3.0, 3.0)}) == []
 
 
 def test_marin_judges_the_newest_attempt_only(told):
@@ -339,15 +355,14 @@ def told_as(metric):
 # watchkeeper, and the two that must not win
 
 
-def test_watchkeeper_says_what_check_says():
-    path = RUNS / "router_collapse.parquet"
-    (document,) = run_checks([str(path)], step_key=None, store=None, html=None)
+def test_watchkeeper_says_what_check_says(resumed):
+    (document,) = run_checks([str(resumed.log)], step_key=None, store=None, html=None)
     asked = set()
     for incident in document["incidents"]:
         for finding in incident["findings"]:
             known = [e["severity"] for e in incident["severity_history"] if e["step"] <= finding["detected_step"]]
             asked.add((int(finding["detected_step"]), int(finding["onset_step"]), finding["metric"], int(known[-1][1])))
-    alarms = SYSTEMS["watchkeeper"](Case("router_collapse", "recorded", "tuning", path, ()))
+    alarms = SYSTEMS["watchkeeper"](resumed)
     assert {(a.step, a.onset, a.metric, a.severity) for a in alarms} == asked
     assert [a.step for a in alarms] == sorted(a.step for a in alarms)
     assert max(a.severity for a in alarms) >= 2
