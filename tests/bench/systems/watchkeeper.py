@@ -1,0 +1,104 @@
+"""watchkeeper itself: pull and judge as `check` does, in a store in memory.
+
+An event of the case is put into the store when the log has come to its `recorded_at_step`: the rows before it are
+judged without it. An event recorded before its own step counts from that step on, as everywhere.
+
+Every finding of an incident is an alarm at the step at which it was detected, with the severity the incident had from
+then on (0 and 1 are no pages; the scorer tells). What was said is never taken back: where a later event explains an
+incident, its earlier alarms keep their severity. A later rise is an alarm of its own. `patterns` are the incident's
+ranked ones as it stood when the rows up to the next event, or to the end, were judged: the severity is causal to the
+step, the ranking to that.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+from cases import Alarm, Case
+from systems.samples import in_order
+
+from flows.playbook import load_playbook
+from flows.records import SAMPLE_SCHEMA, Event
+from flows.sources.catalogue import open_sources
+from flows.sources.roles import role_of
+from flows.stages.attempts import Tracker, assign
+from flows.stages.judge import judge
+from flows.store import Store, open_store
+
+
+def watchkeeper(case: Case) -> list[Alarm]:
+    """The alarms of every incident, as they were known."""
+    store = open_store(":memory:", clock=lambda: 0.0)
+    (source,) = open_sources(str(case.log))
+    found = source.describe()
+    store.register_run(found)
+    rows = pl.concat([pl.DataFrame(schema=SAMPLE_SCHEMA), *(batch.rows for batch in source.pull(None))])
+    tracker = Tracker()
+    said: dict[tuple[Any, ...], Alarm] = {}
+    done = 0
+    for event in sorted(case.events, key=lambda each: float(str(each["recorded_at_step"]))):
+        reached = (rows["step"][done:] >= float(str(event["recorded_at_step"]))).arg_true()
+        cut = done + int(reached[0]) if len(reached) else len(rows)
+        if cut > done:
+            _take(store, found.run, rows[done:cut], tracker)
+            _say(store, found.run, said)
+            done = cut
+        store.add_event(found.run, _event(event))
+    _take(store, found.run, rows[done:], tracker, final=True)
+    _say(store, found.run, said)
+    return in_order(list(said.values()))
+
+
+def _take(store: Store, run: str, rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> None:
+    """What pull and judge do with rows that are new."""
+    placed = assign(rows, tracker, final=final)
+    store.append(run, placed, tracker.attempts, "", tracker.dump(), {}, role_of)
+    judge(store, run, load_playbook, clock=lambda: 0.0)
+
+
+def _event(given: Mapping[str, Any]) -> Event:
+    end = given.get("end_step")
+    return Event(
+        str(given["kind"]), float(given["step"]), None if end is None else float(end), str(given.get("note", "")), 0.0
+    )
+
+
+def _say(store: Store, run: str, said: dict[tuple[Any, ...], Alarm]) -> None:
+    """Add what was not said before: the findings, then the rises of severity that no finding tells."""
+    incidents = {row["incident_id"]: row for row in store.incidents(run)}
+    told: set[tuple[str, float]] = set()
+    first: dict[str, dict[str, Any]] = {}
+    for finding in store.findings(run):
+        incident = incidents[finding["incident_id"]]
+        first.setdefault(finding["incident_id"], finding)
+        told.add((finding["incident_id"], finding["detected_step"]))
+        at = finding["detected_step"]
+        said.setdefault(("finding", finding["finding_id"]), _alarm(finding, incident, at, _severity(incident, at)))
+    for name, finding in first.items():
+        before = 0
+        for level in _history(incidents[name]):
+            if level["severity"] > before and (name, level["step"]) not in told:
+                key = ("rise", name, level["step"], level["severity"])
+                said.setdefault(key, _alarm(finding, incidents[name], level["step"], level["severity"]))
+            before = level["severity"]
+
+
+def _history(incident: Mapping[str, Any]) -> list[dict[str, Any]]:
+    text = incident["severity_history"]
+    return json.loads(text) if isinstance(text, str) else text
+
+
+def _severity(incident: Mapping[str, Any], step: float) -> int:
+    """The last severity that was known at a step."""
+    known = [level["severity"] for level in _history(incident) if level["step"] <= step]
+    return known[-1] if known else incident["severity"]
+
+
+def _alarm(finding: Mapping[str, Any], incident: Mapping[str, Any], step: float, severity: int) -> Alarm:
+    text = incident["hypotheses"]
+    ranked = json.loads(text) if isinstance(text, str) else text
+    patterns = tuple(each["pattern"] for each in ranked) or (incident["pattern"],)
+    return Alarm(
+        int(step), int(finding["onset_step"]), finding["metric"], finding["role"], severity, finding["kind"], patterns
+    )
