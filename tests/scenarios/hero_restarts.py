@@ -10,7 +10,7 @@ from hero import AFTER, ANNOUNCED, HISTORY, MIXTURE_SHIFT, POOLED, RAGGED, START
 from runlog import ended, in_log_order
 from scenario import ANY, LOSS, Assumed, Derived, Published, Scenario, event, truth
 
-HANG_PATTERNS = ("hang", "step_rewind_replay")
+HANG_PATTERNS = ("hang_and_restart", "hang", "step_rewind_replay")
 
 SWAP = SimpleNamespace(
     swapped=Published(54_000),
