@@ -1,0 +1,193 @@
+"""make bench-detection: what watchkeeper and others find, how fast, and how often they are wrong (docs/benchmark.md).
+
+    python tests/bench/detection.py [--system NAME]... [--family NAME]... [--quick] [--out FOLDER] [--jobs 2]
+
+Prints the tables and writes detection.md and detection.json. A system that fails on a case is counted, and the rest goes on.
+"""
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import platform
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+sys.path += [str(Path(__file__).parents[1] / "scenarios"), str(Path(__file__).parents[2])]
+
+import plan as plans
+from cases import Case, System
+from plan import FAMILIES, Plan
+from readings import read
+from score import Judged, broken, judge, row
+from split import HALVES
+from table import markdown
+
+PATIENCE = 120  # seconds that a system may take for one case
+PACKAGES = ("watchkeeper", "numpy", "scipy", "polars", "pyarrow", "statsmodels", "ruptures")
+_systems: dict[str, System] = {}  # handed to the workers by fork: a system may be a closure
+
+
+def judge_one(name: str, plan: Plan) -> Judged:
+    """Write a case, let a system say its alarms, match them. Never raises: a failure is a result."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        case = Case(plan.title, plan.family, plan.half, Path(), ())
+        try:
+            case = plans.make(plan, Path(folder))
+            log = read(case)
+            begun = time.perf_counter()
+            with _patience(PATIENCE):
+                alarms = _systems[name](case)
+            seconds = time.perf_counter() - begun
+            return judge(case, sorted(alarms, key=lambda alarm: alarm.step), log, seconds)
+        except Exception as error:  # noqa: BLE001  whatever a foreign system raises is its result
+            return broken(case, f"{type(error).__name__}: {error}"[:200], time.perf_counter() - begun)
+
+
+class _patience:
+    """Raises TimeoutError when the block takes longer; only a main thread can be interrupted."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, self._out)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _out(self, *_: object) -> None:
+        raise TimeoutError(f"more than {self.seconds:g} s for one case")
+
+
+def run(name: str, todo: Sequence[Plan], jobs: int, seconds: float) -> list[Judged]:
+    """Judge the plans in their order until the time is up; what has begun is finished."""
+    until = time.monotonic() + seconds
+    inside = itertools.takewhile(lambda _: time.monotonic() < until, todo)
+    if jobs == 1:
+        return [judge_one(name, each) for each in inside]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        return list(_in_flight(pool, partial(judge_one, name), inside, 2 * jobs))
+
+
+def _in_flight(pool: ProcessPoolExecutor, work: Any, todo: Iterator[Plan], most: int) -> Iterator[Judged]:
+    """Results as they come, with at most `most` plans handed out: a deadline is heeded."""
+    running: set[Future[Judged]] = {pool.submit(work, each) for each in itertools.islice(todo, most)}
+    while running:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        running |= {pool.submit(work, each) for each in itertools.islice(todo, len(done))}
+        yield from (future.result() for future in done)
+
+
+def rows(judged: Sequence[Judged]) -> dict[str, dict[str, Any]]:
+    """One row for everything and one for each half that has a case."""
+    ordered = sorted(judged, key=lambda j: j.case)
+    by_half = {half: [j for j in ordered if j.half == half] for half in HALVES}
+    return {"all": row(ordered), **{half: row(part) for half, part in by_half.items() if part}}
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line; --quick is small enough for a test."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--system", action="append", help="only this one; repeatable")
+    parser.add_argument("--family", action="append", choices=FAMILIES, help="only these cases; repeatable")
+    parser.add_argument("--base", action="append", default=[], help="inject into this recording, such as runs/healthy")
+    parser.add_argument("--placements", type=int, help="of each fault and amplitude, both halves together [30]")
+    parser.add_argument("--seeds", type=int, help="of each scenario [10]")
+    parser.add_argument("--null-samples", type=int, help="generated samples in which nothing happens [10,000,000]")
+    parser.add_argument("--minutes", type=float, default=20.0, help="for one system; the rest is left out, and counted")
+    parser.add_argument("--quick", action="store_true", help="2 placements, 2 seeds, 200,000 null samples")
+    parser.add_argument("--out", type=Path, default=Path("build/bench-detection"))
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args(argv)
+    usual = (2, 2, 200_000) if given.quick else (30, 10, 10_000_000)
+    for name, value in zip(("placements", "seeds", "null_samples"), usual, strict=True):
+        if getattr(given, name) is None:
+            setattr(given, name, value)
+    return given
+
+
+def planned(given: argparse.Namespace) -> tuple[dict[str, list[Plan]], list[str]]:
+    """The plans by family, and what is worth a note."""
+    wanted, notes = given.family or FAMILIES, []
+    out: dict[str, list[Plan]] = {}
+    for family in wanted:
+        if family == "scenario" and find_spec("scenarios") is None:
+            notes.append("no scenarios: tests/scenarios is not there")
+        elif family == "recorded":
+            out[family] = plans.recorded()
+        elif family == "injected":
+            out[family] = plans.injected(given.placements, given.base)
+        elif family == "scenario":
+            out[family] = plans.scenario(given.seeds)
+        else:
+            out[family] = plans.nulls(given.null_samples)
+    return out, notes
+
+
+def measure(name: str, todo: Mapping[str, Sequence[Plan]], given: argparse.Namespace) -> tuple[list[Judged], list[str]]:
+    """All cases of one system: a third of its time is kept for the null runs."""
+    runs = [each for family in ("recorded", "scenario", "injected") for each in todo.get(family, ())]
+    seconds, null = 60 * given.minutes, list(todo.get("null", ()))
+    judged = run(name, runs, given.jobs, seconds * (2 / 3 if null else 1))
+    quiet = run(name, null, given.jobs, seconds * (1 / 3 if runs else 1))
+    left = (len(runs) - len(judged), len(null) - len(quiet))
+    notes = [f"{name}: {left[0]:,} cases and {left[1]:,} null runs left out, its time was up"] if any(left) else []
+    return judged + quiet, notes
+
+
+def chosen(names: Iterable[str], known: Mapping[str, System]) -> list[str]:
+    """The systems asked for. Raises SystemExit for one that does not exist."""
+    names = list(names) or list(known)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"no system {unknown[0]!r}; there are {', '.join(known)}")
+    return names
+
+
+def main(argv: Sequence[str] | None = None, known: Mapping[str, System] | None = None) -> dict[str, Any]:
+    """Measure, print, write; returns what detection.json holds."""
+    given = arguments(argv)
+    if known is None:
+        from systems import SYSTEMS as known
+    _systems.update(known)
+    todo, notes = planned(given)
+    report: dict[str, Any] = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": " ".join(["python tests/bench/detection.py", *(sys.argv[1:] if argv is None else argv)]),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "cases": {family: len(each) for family, each in todo.items()},
+        "seeds": {family: sorted({p.seed for p in each}) for family, each in todo.items() if family != "recorded"},
+        "systems": {},
+        "errors": {},
+        "notes": notes,
+    }
+    for name in chosen(given.system or (), known):
+        begun = time.monotonic()
+        judged, more = measure(name, todo, given)
+        report["systems"][name] = rows(judged)
+        report["errors"][name] = [{"case": j.case, "error": j.error} for j in judged if j.error]
+        report["notes"] += more
+        print(f"{name}: {len(judged):,} cases in {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    given.out.mkdir(parents=True, exist_ok=True)
+    text = markdown(report)
+    (given.out / "detection.md").write_text(text, encoding="utf-8")
+    (given.out / "detection.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(text)
+    return report
+
+
+if __name__ == "__main__":
+    main()
