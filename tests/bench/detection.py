@@ -35,24 +35,33 @@ from table import markdown
 
 PATIENCE = 120  # seconds that a system may take for one case
 PACKAGES = ("watchkeeper", "numpy", "scipy", "polars", "pyarrow", "statsmodels", "ruptures")
-_systems: dict[str, System] = {}  # handed to the workers by fork: a system may be a closure
+_given: dict[str, System] = {}  # systems that a caller handed over; they are judged in its own process
+
+
+def system_of(name: str) -> System:
+    """A system by name: a worker looks it up for itself, as a closure cannot be sent to it."""
+    if name in _given:
+        return _given[name]
+    from systems import SYSTEMS
+
+    return SYSTEMS[name]
 
 
 def judge_one(name: str, plan: Plan) -> Judged:
     """Write a case, let a system say its alarms, match them. Never raises: a failure is a result."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         case = Case(plan.title, plan.family, plan.half, Path(), ())
         try:
             case = plans.make(plan, Path(folder))
             log = read(case)
-            begun = time.perf_counter()
+            begun = time.process_time()
             with _patience(PATIENCE):
-                alarms = _systems[name](case)
-            seconds = time.perf_counter() - begun
+                alarms = system_of(name)(case)
+            seconds = time.process_time() - begun
             return judge(case, sorted(alarms, key=lambda alarm: alarm.step), log, seconds)
         except Exception as error:  # noqa: BLE001  whatever a foreign system raises is its result
-            return broken(case, f"{type(error).__name__}: {error}"[:200], time.perf_counter() - begun)
+            return broken(case, f"{type(error).__name__}: {error}"[:200], time.process_time() - begun)
 
 
 class _patience:
@@ -76,9 +85,10 @@ def run(name: str, todo: Sequence[Plan], jobs: int, seconds: float) -> list[Judg
     """Judge the plans in their order until the time is up; what has begun is finished."""
     until = time.monotonic() + seconds
     inside = itertools.takewhile(lambda _: time.monotonic() < until, todo)
-    if jobs == 1:
+    if jobs == 1 or name in _given:
         return [judge_one(name, each) for each in inside]
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+    # no fork: the threads of polars do not survive it
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         return list(_in_flight(pool, partial(judge_one, name), inside, 2 * jobs))
 
 
@@ -104,7 +114,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--system", action="append", help="only this one; repeatable")
     parser.add_argument("--family", action="append", choices=FAMILIES, help="only these cases; repeatable")
     parser.add_argument("--base", action="append", default=[], help="inject into this recording, such as runs/healthy")
-    parser.add_argument("--placements", type=int, help="of each fault and amplitude, both halves together [30]")
+    parser.add_argument("--placements", type=int, help="of each fault and amplitude, both halves together [20]")
     parser.add_argument("--seeds", type=int, help="of each scenario [10]")
     parser.add_argument("--null-samples", type=int, help="generated samples in which nothing happens [10,000,000]")
     parser.add_argument("--minutes", type=float, default=20.0, help="for one system; the rest is left out, and counted")
@@ -112,7 +122,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("build/bench-detection"))
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args(argv)
-    usual = (2, 2, 200_000) if given.quick else (30, 10, 10_000_000)
+    usual = (2, 2, 200_000) if given.quick else (20, 10, 10_000_000)
     for name, value in zip(("placements", "seeds", "null_samples"), usual, strict=True):
         if getattr(given, name) is None:
             setattr(given, name, value)
@@ -138,11 +148,12 @@ def planned(given: argparse.Namespace) -> tuple[dict[str, list[Plan]], list[str]
 
 
 def measure(name: str, todo: Mapping[str, Sequence[Plan]], given: argparse.Namespace) -> tuple[list[Judged], list[str]]:
-    """All cases of one system: a third of its time is kept for the null runs."""
+    """All cases of one system: a fifth of its time is kept for the null runs, which get what the others leave too."""
+    begun, seconds = time.monotonic(), 60 * given.minutes
     runs = [each for family in ("recorded", "scenario", "injected") for each in todo.get(family, ())]
-    seconds, null = 60 * given.minutes, list(todo.get("null", ()))
-    judged = run(name, runs, given.jobs, seconds * (2 / 3 if null else 1))
-    quiet = run(name, null, given.jobs, seconds * (1 / 3 if runs else 1))
+    null = list(todo.get("null", ()))
+    judged = run(name, runs, given.jobs, seconds * (0.8 if null else 1))
+    quiet = run(name, null, given.jobs, seconds - (time.monotonic() - begun))
     left = (len(runs) - len(judged), len(null) - len(quiet))
     notes = [f"{name}: {left[0]:,} cases and {left[1]:,} null runs left out, its time was up"] if any(left) else []
     return judged + quiet, notes
@@ -160,9 +171,10 @@ def chosen(names: Iterable[str], known: Mapping[str, System]) -> list[str]:
 def main(argv: Sequence[str] | None = None, known: Mapping[str, System] | None = None) -> dict[str, Any]:
     """Measure, print, write; returns what detection.json holds."""
     given = arguments(argv)
+    _given.clear()
+    _given.update(known or {})
     if known is None:
         from systems import SYSTEMS as known
-    _systems.update(known)
     todo, notes = planned(given)
     report: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),

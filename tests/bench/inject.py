@@ -30,7 +30,7 @@ SPEED = ("step_time", "throughput", "mfu")
 
 @dataclass(frozen=True)
 class Fault:
-    """A row of the table. `lasts`: passes, stays (at a new level) or goes_on (growing, coming back). An event makes a benign twin."""
+    """A row of the table. `lasts`: passes, stays (at a new level) or goes_on (grows, comes back). An event makes a twin."""
 
     kind: str
     roles: tuple[str, ...]  # those of an answer

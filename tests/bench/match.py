@@ -49,7 +49,7 @@ def match(truths: Sequence[Truth], alarms: Sequence[Alarm]) -> Matches:
     said = [alarm for alarm in alarms if alarm.severity >= NOTE]
     steps = np.array([alarm.step for alarm in said], float)
     severity = np.array([alarm.severity for alarm in said], int)
-    windows = np.array([fits(t, said, steps) for t in real]).reshape(len(real), len(said))
+    windows = np.array([fits(t, said, steps) for t in real], bool).reshape(len(real), len(said))
     least = np.array([min(t.severity, INVESTIGATE) for t in real], int)
     begins = np.array([t.onset - EARLY for t in real], float)
     good = windows & (severity >= least[:, None])
