@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -27,6 +28,7 @@ sys.path += [str(Path(__file__).parents[1] / "scenarios"), str(Path(__file__).pa
 
 import plan as plans
 from cases import Case, System
+from inject import FAULTS
 from plan import FAMILIES, Plan
 from readings import read
 from score import Judged, broken, judge, row
@@ -81,15 +83,13 @@ class _patience:
         raise TimeoutError(f"more than {self.seconds:g} s for one case")
 
 
-def run(name: str, todo: Sequence[Plan], jobs: int, seconds: float) -> list[Judged]:
-    """Judge the plans in their order until the time is up; what has begun is finished."""
+def run(name: str, todo: Sequence[Plan], pool: ProcessPoolExecutor | None, jobs: int, seconds: float) -> list[Judged]:
+    """Judge the plans in their order until the time is up; what has begun is finished. Without a pool: in this process."""
     until = time.monotonic() + seconds
     inside = itertools.takewhile(lambda _: time.monotonic() < until, todo)
-    if jobs == 1 or name in _given:
+    if pool is None:
         return [judge_one(name, each) for each in inside]
-    # no fork: the threads of polars do not survive it
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        return list(_in_flight(pool, partial(judge_one, name), inside, 2 * jobs))
+    return list(_in_flight(pool, partial(judge_one, name), inside, 2 * jobs))
 
 
 def _in_flight(pool: ProcessPoolExecutor, work: Any, todo: Iterator[Plan], most: int) -> Iterator[Judged]:
@@ -114,6 +114,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--system", action="append", help="only this one; repeatable")
     parser.add_argument("--family", action="append", choices=FAMILIES, help="only these cases; repeatable")
     parser.add_argument("--base", action="append", default=[], help="inject into this recording, such as runs/healthy")
+    parser.add_argument("--fault", action="append", default=[], choices=FAULTS, help="inject only this one; repeatable")
     parser.add_argument("--placements", type=int, help="of each fault and amplitude, both halves together [20]")
     parser.add_argument("--seeds", type=int, help="of each scenario [10]")
     parser.add_argument("--null-samples", type=int, help="generated samples in which nothing happens [10,000,000]")
@@ -139,7 +140,7 @@ def planned(given: argparse.Namespace) -> tuple[dict[str, list[Plan]], list[str]
         elif family == "recorded":
             out[family] = plans.recorded()
         elif family == "injected":
-            out[family] = plans.injected(given.placements, given.base)
+            out[family] = plans.injected(given.placements, given.base, given.fault)
         elif family == "scenario":
             out[family] = plans.scenario(given.seeds)
         else:
@@ -147,16 +148,23 @@ def planned(given: argparse.Namespace) -> tuple[dict[str, list[Plan]], list[str]
     return out, notes
 
 
-def measure(name: str, todo: Mapping[str, Sequence[Plan]], given: argparse.Namespace) -> tuple[list[Judged], list[str]]:
+def measure(
+    name: str, todo: Mapping[str, Sequence[Plan]], pool: ProcessPoolExecutor | None, given: argparse.Namespace
+) -> tuple[list[Judged], list[str]]:
     """All cases of one system: a fifth of its time is kept for the null runs, which get what the others leave too."""
     begun, seconds = time.monotonic(), 60 * given.minutes
     runs = [each for family in ("recorded", "scenario", "injected") for each in todo.get(family, ())]
     null = list(todo.get("null", ()))
-    judged = run(name, runs, given.jobs, seconds * (0.8 if null else 1))
-    quiet = run(name, null, given.jobs, seconds - (time.monotonic() - begun))
+    judged = run(name, runs, pool, given.jobs, seconds * (0.8 if null else 1))
+    quiet = run(name, null, pool, given.jobs, seconds - (time.monotonic() - begun))
     left = (len(runs) - len(judged), len(null) - len(quiet))
     notes = [f"{name}: {left[0]:,} cases and {left[1]:,} null runs left out, its time was up"] if any(left) else []
     return judged + quiet, notes
+
+
+def workers(jobs: int) -> ProcessPoolExecutor:
+    """Processes for all systems. No fork: the threads of polars do not survive it."""
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
 
 
 def chosen(names: Iterable[str], known: Mapping[str, System]) -> list[str]:
@@ -175,6 +183,7 @@ def main(argv: Sequence[str] | None = None, known: Mapping[str, System] | None =
     _given.update(known or {})
     if known is None:
         from systems import SYSTEMS as known
+    names = chosen(given.system or (), known)
     todo, notes = planned(given)
     report: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
@@ -186,13 +195,14 @@ def main(argv: Sequence[str] | None = None, known: Mapping[str, System] | None =
         "errors": {},
         "notes": notes,
     }
-    for name in chosen(given.system or (), known):
-        begun = time.monotonic()
-        judged, more = measure(name, todo, given)
-        report["systems"][name] = rows(judged)
-        report["errors"][name] = [{"case": j.case, "error": j.error} for j in judged if j.error]
-        report["notes"] += more
-        print(f"{name}: {len(judged):,} cases in {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    with nullcontext() if given.jobs == 1 or _given else workers(given.jobs) as pool:
+        for name in names:
+            begun = time.monotonic()
+            judged, more = measure(name, todo, pool, given)
+            report["systems"][name] = rows(judged)
+            report["errors"][name] = [{"case": j.case, "error": j.error} for j in judged if j.error]
+            report["notes"] += more
+            print(f"{name}: {len(judged):,} cases in {time.monotonic() - begun:.0f} s", file=sys.stderr)
     given.out.mkdir(parents=True, exist_ok=True)
     text = markdown(report)
     (given.out / "detection.md").write_text(text, encoding="utf-8")

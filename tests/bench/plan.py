@@ -53,8 +53,8 @@ def recorded() -> list[Plan]:
     return [Plan("recorded", case.half, of=case) for case in recorded_cases()]
 
 
-def injected(placements: int, names: Sequence[str] = ()) -> list[Plan]:
-    """`placements` of every fault and amplitude in all; each half has half of them, in turn over its base runs.
+def injected(placements: int, names: Sequence[str] = (), faults: Sequence[str] = ()) -> list[Plan]:
+    """`placements` of every fault (or of the named ones) and amplitude; each half has half of them, in turn over its base runs.
 
     Placement by placement, so that a run that is cut short has seen every fault.
     """
@@ -66,9 +66,9 @@ def injected(placements: int, names: Sequence[str] = ()) -> list[Plan]:
             lap = []
             for j, (fault, what) in enumerate(inject.FAULTS.items()):
                 case, run = mine[(k + j) % len(mine)]
-                if inject.possible(run, fault):
+                if fault in (faults or inject.FAULTS) and inject.possible(run, fault):
                     lap += [Plan("injected", half, fault, seed, float(a), case) for a in what.ladder]
-            out.append(lap)
+            out += [lap] if lap else []
     laps = sorted(range(len(out)), key=lambda k: out[k][0].seed)
     return [plan for k in laps for plan in out[k]]
 

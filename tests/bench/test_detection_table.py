@@ -31,6 +31,7 @@ def lame(case):
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     argv = ["--family", "recorded", "--family", "injected", "--family", "null", "--base", "runs/healthy", "--quick"]
+    argv += ["--fault", "level_shift", "--fault", "resume_hot_rate", "--fault", "twin_data_mix"]
     argv += ["--null-samples", "1", "--jobs", "1", "--out", str(out)]
     return detection.main(argv, {"oracle": oracle, "nervous": nervous, "lame": lame}), out
 
@@ -41,7 +42,7 @@ def test_an_oracle_finds_all_at_once_and_a_nervous_system_pages_every_twin(repor
     assert best["recall"] == best["precision"] == best["score"] == best["patterns"]["top1"] == 1.0
     assert best["delay"]["steps"] == {"median": 0.0, "p90": 0.0}
     assert (best["twins"]["paged"], best["alarms"]["false"]) == (0, 0)
-    assert worst["twins"]["paged"] == worst["twins"]["runs"] == 15
+    assert worst["twins"]["paged"] == worst["twins"]["runs"] >= 6
     assert worst["recall"] == worst["score"] == 0.0
 
 
