@@ -21,6 +21,9 @@ CORE = (
     "loss", "eval_loss", "grad_norm", "param_norm", "learning_rate", "mfu", "throughput", "step_time",
     "token_drop", "router_entropy",
 )  # fmt: skip
+SPEED = frozenset({"mfu", "throughput", "step_time"})
+# recorded beside other work: their slow spells are real, and no ground to inject slow-downs into
+SHARED = frozenset({"runs/capacity_cut", "runs/lr_hot_resume", "runs/router_collapse"})
 LEAVES = 3  # of each role: layers and leaves that are kept beside the whole-run metrics
 LEAST_ROWS = 1_200
 LOOK = 512  # samples before a place from which the noise there is taken
@@ -65,7 +68,7 @@ def choose(cases: Sequence[Case], names: Sequence[str] = (), per_half: int = 8, 
 
 @lru_cache(maxsize=32)
 def load(log: Path, name: str, half: str, until: int | None, pace: float | None = None) -> Base | None:
-    """The core of a wide Parquet log up to a step; None where fewer than LEAST_ROWS rows are left."""
+    """The core of a wide Parquet log up to a step, without its speed where that is no ground; None with too few rows."""
     frame = pl.read_parquet(log)
     step = next(c for c in STEPS if c in frame.columns)
     clock = next(c for c in TIMES if c in frame.columns)
@@ -75,6 +78,7 @@ def load(log: Path, name: str, half: str, until: int | None, pace: float | None 
     frame = frame if until is None else frame.filter(pl.col(step) < until)
     roles = {c: role_of(c) for c in frame.columns if c not in (step, clock) and frame[c].dtype.is_numeric()}
     kept = [c for c in roles if roles[c].role in CORE and frame[c].count() > 0]
+    kept = [c for c in kept if name not in SHARED or roles[c].role not in SPEED]
     leaves = {role: [c for c in kept if roles[c].group and roles[c].role == role] for role in CORE}
     spread = {c for each in leaves.values() for c in each[:: max(1, len(each) // LEAVES)][:LEAVES]}
     chosen = [c for c in kept if not roles[c].group or c in spread]
@@ -85,7 +89,8 @@ def load(log: Path, name: str, half: str, until: int | None, pace: float | None 
 
 def base_of(case: Case) -> Base | None:
     """The stretch of a recorded case before anything happens in it."""
-    until = min((truth.onset for truth in case.truths), default=None)
+    shown = [truth.onset for truth in case.truths if case.name not in SHARED or not truth.roles <= SPEED]
+    until = min(shown, default=None)
     return load(case.log, case.name, case.half, until, case.seconds_per_step)
 
 

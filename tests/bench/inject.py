@@ -116,8 +116,7 @@ FAULTS: dict[str, Fault] = {
 
 def possible(base: Base, fault: str) -> bool:
     """Whether a base run logs something that the fault shows in."""
-    whole = [name for name in base.named(*FAULTS[fault].roles) if not base.roles[name].group]
-    return fault in ("stall", "rewind", "twin_deploy") or bool(whole)
+    return fault == "rewind" or any(not base.roles[name].group for name in base.named(*FAULTS[fault].roles))
 
 
 def place(base: Base, fault: str, seed: int) -> tuple[int, np.random.Generator]:

@@ -64,10 +64,12 @@ def injected(placements: int, names: Sequence[str] = (), faults: Sequence[str] =
         mine = [(case, run) for case in chosen if case.half == half and (run := base.base_of(case))]
         for k, seed in enumerate(seeds_of(half, placements // 2) if mine else ()):
             lap = []
-            for j, (fault, what) in enumerate(inject.FAULTS.items()):
-                case, run = mine[(k + j) % len(mine)]
-                if fault in (faults or inject.FAULTS) and inject.possible(run, fault):
-                    lap += [Plan("injected", half, fault, seed, float(a), case) for a in what.ladder]
+            for j, fault in enumerate(faults or inject.FAULTS):
+                fitting = [case for case, run in mine if inject.possible(run, fault)]
+                case = fitting[(k + j) % len(fitting)] if fitting else None
+                lap += [
+                    Plan("injected", half, fault, seed, float(a), case) for a in inject.FAULTS[fault].ladder if case
+                ]
             out += [lap] if lap else []
     laps = sorted(range(len(out)), key=lambda k: out[k][0].seed)
     return [plan for k in laps for plan in out[k]]

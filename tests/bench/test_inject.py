@@ -141,4 +141,9 @@ def test_a_case_is_a_small_file_of_the_base_runs_half(tmp_path):
 def test_bases_are_the_healthy_recordings_and_then_the_stretches_before_a_fault():
     names = [case.name for case in base.choose(recorded_cases()) if case.name.startswith("runs/")]
     assert names[0] == "runs/healthy"
-    assert base.base_of(base.choose(recorded_cases(), ["runs/capacity_cut"])[0]).frame["global_step"].max() == 1_999
+    (case,) = base.choose(recorded_cases(), ["runs/capacity_cut"])
+    run = base.base_of(case)
+    assert run.frame["global_step"].max() == 1_999
+    assert not run.named(*base.SPEED)  # other work on the computer: its slow-downs are real
+    assert inject.possible(run, "spike")
+    assert not inject.possible(run, "stall")
