@@ -7,7 +7,7 @@ JOBS ?= 2
 # no analytics of any library, and none of the machine's own Prefect settings
 QUIET := DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
 
-.PHONY: setup demo test lint unit test-faults bench lock clean
+.PHONY: setup demo test lint unit test-faults bench bench-detection lock clean
 
 setup: $(READY)
 
@@ -38,6 +38,10 @@ test-faults: $(READY)
 
 bench: $(READY)
 	$(QUIET) $(BIN)/python tests/bench/speed.py
+
+# 20 minutes a system at the most; ARGS="--system watchkeeper" for one row
+bench-detection: $(READY)
+	$(QUIET) $(BIN)/python tests/bench/detection.py --jobs $(JOBS) $(ARGS)
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv
