@@ -10,7 +10,10 @@ import vl_convert
 from effects import Effect, history
 from recipes import Recipe
 
+from flows.record.curves import thin
+
 PANELS = 3  # below the loss
+POINTS = 200  # buckets of a line, each with its least and its greatest value
 SHOWN = 12  # rows of the table of effects
 ALWAYS = ("grad/norm/total", "moe/drop_fraction", "throughput/duration")
 INK, GREY, RED = "#1b2631", "#9aa5b1", "#b03a2e"
@@ -53,7 +56,9 @@ def chart(log: Path, twin: Path | None, truths: Sequence[dict[str, Any]], found:
     run = history(log)
     other = history(twin) if twin is not None else None
     largest = [e.metric for e in found if e.metric not in ("train/loss", "train/cross_entropy_loss")]
-    names = list(dict.fromkeys(["train/loss", *_varied(largest), *ALWAYS]))[: PANELS + 1]
+    names = list(dict.fromkeys(["train/loss", *_varied(largest), *(name for name in ALWAYS if name in run.columns)]))[
+        : PANELS + 1
+    ]
     panels = [_panel(run, other, name, [int(t["onset"]) for t in truths]) for name in names]
     spec = alt.vconcat(*panels, spacing=4).configure_view(stroke=None).configure_axis(labelFontSize=11)
     return vl_convert.vegalite_to_png(spec.to_dict(), scale=1.0)
@@ -84,4 +89,5 @@ def _panel(run: pl.DataFrame, twin: pl.DataFrame | None, metric: str, onsets: Se
 
 def _values(frame: pl.DataFrame, metric: str) -> list[dict[str, float]]:
     seen = frame.select(step="global_step", value=metric).drop_nulls().filter(pl.col("value").is_finite())
-    return seen.to_dicts()
+    step, value = seen["step"].cast(pl.Float64).to_numpy(), seen["value"].cast(pl.Float64).to_numpy()
+    return seen[thin(step, value, step[0], step[-1], POINTS)].to_dicts() if len(step) else []

@@ -29,12 +29,12 @@ def truths(name: str, recipe: Recipe, found: list[Effect]) -> list[dict[str, Any
     told = TRUTHS[kind]
     steps = [int(event["step"]) for event in recipe.events] or [told.get("starts", recipe.onset)]
     last = max(launch.stop for launch in recipe.launches) - 1
-    loud = {role_of(each.metric).name for each in found if abs(each.size) > LOUD}
+    loud = {role_of(each.metric).role for each in found if abs(each.size) > LOUD}
     out = []
     for number, onset in enumerate(steps):
         until = steps[number + 1] - 1 if number + 1 < len(steps) else last
         lasts = told.get("lasts", 0)
-        seen = [e.visible for e in found if role_of(e.metric).name in told["roles"] and onset <= e.visible <= until]
+        seen = [e.visible for e in found if role_of(e.metric).role in told["roles"] and onset <= e.visible <= until]
         out.append(
             {
                 "fault": kind,
