@@ -4,7 +4,7 @@ Sees: a monotone drift of the logarithm over the last 20 to 100 block medians, b
 times: Mann-Kendall on the blocks (p < 1e-3 in two evaluations in a row) and a Theil-Sen slope that amounts to 10 %
 over the window and 10 % per 10,000 steps; then statsmodels OLS with Newey-West errors for the interval that is
 reported. The level does not matter: 0.28 -> 0.59 over 42,000 steps alarms, a steady 1.9 does not (marin#9149). S1: a
-direction asks for attribution.
+direction asks for attribution; a gradient norm that has risen by half since is S2.
 Silent: before 20 blocks; in the direction that is healthy for the role; while the window still holds the start of the
 run.
 Fooled by: learning-rate decay (the norm of decayed weights may rise as the rate falls), batch or sequence changes.
@@ -23,11 +23,12 @@ from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("direction", 1)
+DETECTOR = ("direction", 2)
 KEPT = 512  # fine blocks (16 samples) and coarse ones (256 samples) that are remembered
 LEAST, MOST = 20, 100  # blocks in a test
 P_VALUE, FADED = 1e-3, 0.05
 EFFECT = math.log(1.10)
+RISEN = math.log(1.5)
 BAD = {"grad_norm": 1, "param_norm": 1, "token_drop": 1, "router_entropy": -1}
 EFFECTS = {"router_entropy": 0.005}  # an entropy near its ceiling moves little before it collapses
 
@@ -62,7 +63,9 @@ def _evaluate(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
     step, value, size = tested
     p, slope = mann_kendall(value), theil_sen(step, value)
     if now.get("episode") is not None:
-        return _ends(chunk, index, p < FADED and sign * slope > 0, now)
+        return _ends(chunk, index, p < FADED and sign * slope > 0, now) or _escalates(
+            chunk, index, step, value, slope, size, p, now
+        )
     width = step[-1] - step[0]
     strong = p < P_VALUE and sign * slope * width >= effect and sign * slope * 1e4 >= effect * min(1, 1e4 / width)
     now["fires"] = now["fires"] + 1 if strong else 0
@@ -75,6 +78,16 @@ def _ends(chunk: Chunk, index: int, lasts: bool, now: dict[str, Any]) -> list[Sa
         return []
     episode, now["episode"] = now["episode"], None
     return [chunk.recovery(DETECTOR, episode, index)]
+
+
+def _escalates(
+    chunk: Chunk, index: int, step: Array, value: Array, slope: float, size: int, p: float, now: dict[str, Any]
+) -> list[Said]:
+    """A gradient norm that has risen by half since its direction was found (marin#9148: 0.28 to 0.59) asks for a look: S2."""
+    if chunk.role != "grad_norm" or now["severity"] > 1 or float(value[-5:].mean()) - now["base"] < RISEN:
+        return []
+    now["severity"] = 2
+    return [_finding(chunk, index, step, value, slope, size, p, now)]
 
 
 def _blocks(now: dict[str, Any], index: int, least: float | None) -> tuple[Array, Array, int] | None:
@@ -131,30 +144,33 @@ def theil_sen(step: Array, value: Array) -> float:
 def _say(
     chunk: Chunk, index: int, step: Array, value: Array, slope: float, size: int, p: float, now: dict[str, Any]
 ) -> list[Said]:
+    now.update(episode=str(index), faded=0, severity=1, base=float(value[:5].mean()), onset=_onset(step, value, slope))
+    return [_finding(chunk, index, step, value, slope, size, p, now)]
+
+
+def _finding(
+    chunk: Chunk, index: int, step: Array, value: Array, slope: float, size: int, p: float, now: dict[str, Any]
+) -> Said:
     low, high = newey_west(step, value)
-    onset = _onset(step, value, slope)
-    now.update(episode=str(index), faded=0)
-    return [
-        chunk.finding(
-            DETECTOR,
-            "trend",
-            index,
-            index,
-            1,
-            str(index),
-            direction="up" if slope > 0 else "down",
-            magnitude=slope * 1e4,
-            unit="log per 10,000 steps",
-            onset_step=onset,
-            slope_per_10k=slope * 1e4,
-            interval_per_10k=[low * 1e4, high * 1e4],
-            p=p,
-            blocks=len(step),
-            block_samples=size,
-            before=math.exp(value[:5].mean()),
-            after=math.exp(value[-5:].mean()),
-        )
-    ]
+    return chunk.finding(
+        DETECTOR,
+        "trend",
+        index,
+        index,
+        now["severity"],
+        now["episode"],
+        direction="up" if slope > 0 else "down",
+        magnitude=slope * 1e4,
+        unit="log per 10,000 steps",
+        onset_step=now["onset"],
+        slope_per_10k=slope * 1e4,
+        interval_per_10k=[low * 1e4, high * 1e4],
+        p=p,
+        blocks=len(step),
+        block_samples=size,
+        before=math.exp(now["base"]),
+        after=math.exp(value[-5:].mean()),
+    )
 
 
 def newey_west(step: Array, value: Array) -> tuple[float, float]:

@@ -1,10 +1,11 @@
-"""A learning rate of zero, and one that is another after a restart.
+"""A learning rate of zero, one that jumps, and one that is another after a restart.
 
 Sees: (1) three samples of exactly zero at the beginning (nothing is learned; a first zero or two belong to a
 warm-up), and a rate that drops to zero from more than 2 % of its peak. S2 at the third sample. A schedule that decays
 smoothly to zero has ended as planned, and is silent. (2) after a restart, against the attempt before it at three
 equal steps: another rate is S2, more than twice the rate S4: a schedule that was reset or re-anchored (16 times the
-rate gave NaN in 2 to 5 steps; pattern P67).
+rate gave NaN in 2 to 5 steps; pattern P67). (3) a rate that moved by less than 5 % a sample for 16 samples, and is
+then another by 30 % for two: S2 upwards, S1 downwards (a step of a staircase).
 Silent: on rates that are small but not zero; on their plan (that needs a plan).
 Fooled by: loggers that round a small rate to 0.0.
 False alarms: none on the recorded runs. Units: the rate.
@@ -19,11 +20,13 @@ from detectors.finding import Answer, Finding
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("schedule", 1)
+DETECTOR = ("schedule", 2)
 ZEROS = 3
 ABRUPT = 0.02
 COMMON = 3  # steps that both attempts logged
 SAME = 0.01
+SMOOTH, SMOOTH_FOR = 0.05, 16  # log change a sample of a schedule, and for how many samples
+JUMP = math.log(1.3)
 
 
 def carry(state: State, step: float) -> State:
@@ -35,13 +38,14 @@ def carry(state: State, step: float) -> State:
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `plateau` (the rate is zero, S2), and recoveries."""
     new = chunk.value[chunk.offset :]
+    jumps = _jumps(chunk)
     now: dict[str, Any] = {"zeros": 0, "peak": 0.0, "last": None, **state}
     if not (new == 0).any() and now.get("episode") is None:
         finite = new[np.isfinite(new)]
         if len(finite):
             now.update(zeros=0, peak=max(now["peak"], float(finite.max())), last=float(finite[-1]))
-        return [], now
-    said: list[Said] = []
+        return jumps, now
+    said = jumps
     for index, value in zip(chunk.indices, new, strict=True):
         if not np.isfinite(value):
             continue
@@ -72,6 +76,39 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
                 )
             )
     return said, now
+
+
+def _jumps(chunk: Chunk) -> list[Said]:
+    """Findings `schedule` where a rate that had moved by less than 5 % a sample is suddenly another, and stays so."""
+    moves = np.diff(chunk.log, prepend=np.nan)
+    padded = np.concatenate([np.full(SMOOTH_FOR + 2, np.nan), np.abs(moves)])
+    before = np.lib.stride_tricks.sliding_window_view(padded, SMOOTH_FOR)[: len(moves)]  # ends two samples before
+    with np.errstate(invalid="ignore"):
+        smooth = (before < SMOOTH).all(axis=1)
+        first = np.concatenate([[np.nan], moves[:-1]])
+        stays = (np.abs(first) > JUMP) & (np.abs(first + moves) > JUMP)
+    said: list[Said] = []
+    for at in np.flatnonzero(smooth & stays):
+        if at < chunk.offset:
+            continue
+        index, ratio = chunk.first + int(at), math.exp(float(first[at]))
+        said.append(
+            chunk.finding(
+                DETECTOR,
+                "schedule",
+                index - 1,
+                index,
+                2 if ratio > 1 else 1,
+                f"jump:{index}",
+                direction="up" if ratio > 1 else "down",
+                magnitude=math.log(ratio),
+                unit="log",
+                before=float(chunk.value[at - 2]),
+                after=float(chunk.value[at]),
+                ratio=ratio,
+            )
+        )
+    return said
 
 
 def restarted(old_step: Array, old: Array, step: Array, value: Array, metric: str) -> list[Answer]:

@@ -53,6 +53,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
                 magnitude=float(gap[k]),
                 unit="seconds",
                 usual_seconds=usual,
+                seconds=float(gap[k]),
             )
         )
         said.append(chunk.recovery(DETECTOR, str(index), index))

@@ -19,7 +19,7 @@ from detectors.noise import CHUNK, NEEDED, NORMAL_MAD, log_step, row_median
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("spikes", 1)
+DETECTOR = ("spikes", 2)
 K = 6.0
 ABOVE_KNOWN = 1.5
 MEMORY = 2048  # samples for which an excursion raises the bar
@@ -178,7 +178,7 @@ def _judge_return(chunk: Chunk, index: int, age: int, now: dict[str, Any]) -> li
         now["severity"] = 3
         climbs = float(np.median(rest[-WINDOW:]) - np.median(rest[WINDOW * 2 : WINDOW * 3])) > max(0.02, worse / 4)
         kind, words = ("divergence", "rising_above") if climbs else ("level", "settled_above")
-        said = [_say(chunk, index, now, level, kind, **{words: worse})]
+        said = [_say(chunk, index, now, level, kind, **{words: worse, "overshoot": max(rest) / worse})]
         now["episode"] = None
         return said
     return _close(chunk, index, now)

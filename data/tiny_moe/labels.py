@@ -18,7 +18,6 @@ from flows.sources.roles import role_of
 
 DATA = Path(__file__).resolve().parent.parent
 TRUTHS: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "truths.toml").read_text())
-LOUD = 3.0  # spreads: an effect this large may be alarmed on, whatever the role
 
 
 def truths(name: str, recipe: Recipe, found: list[Effect]) -> list[dict[str, Any]]:
@@ -29,7 +28,7 @@ def truths(name: str, recipe: Recipe, found: list[Effect]) -> list[dict[str, Any
     told = TRUTHS[kind]
     steps = [int(event["step"]) for event in recipe.events] or [told.get("starts", recipe.onset)]
     last = max(launch.stop for launch in recipe.launches) - 1
-    loud = {role_of(each.metric).role for each in found if abs(each.size) > LOUD}
+    moved = {role_of(each.metric).role for each in found}
     out = []
     for number, onset in enumerate(steps):
         until = steps[number + 1] - 1 if number + 1 < len(steps) else last
@@ -39,7 +38,7 @@ def truths(name: str, recipe: Recipe, found: list[Effect]) -> list[dict[str, Any
             {
                 "fault": kind,
                 "kind": told["kind"],
-                "roles": sorted(set(told["roles"]) | loud | {"other"}),
+                "roles": sorted(set(told["roles"]) | moved | {"other"}),
                 "onset": onset,
                 "visible": min(seen, default=onset),
                 # What lasted for a while may be spoken of for as long again.

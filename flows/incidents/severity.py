@@ -45,10 +45,14 @@ def is_near(event: Event, finding: Finding) -> bool:
 def explained_from(finding: Finding, events: Sequence[KnownEvent], patterns: Sequence[Pattern]) -> float:
     """The step from which a known event makes this finding an expected one; infinity if none does.
 
-    Non-finite values and divergences are never explained away, nor is anything above S2 but a planned schedule.
+    Non-finite values and divergences are never explained away, nor is anything above S2 but a planned schedule, and a
+    loss on another level where somebody declared the event. What was merely detected explains no standstill: a restart
+    that nobody declared is the news.
     """
-    if finding.kind in CATASTROPHIC or (finding.severity > 2 and finding.kind != "schedule"):
+    loud = finding.severity > 2 and finding.kind != "schedule"
+    if finding.kind in CATASTROPHIC or (loud and (finding.kind, finding.role) != ("level", "loss")):
         return math.inf
+    declared = loud or finding.kind == "stall"
     for pattern in patterns:
         if pattern.never_explained and any(sign.required and matches(sign, finding) for sign in pattern.signs):
             return math.inf
@@ -56,7 +60,7 @@ def explained_from(finding: Finding, events: Sequence[KnownEvent], patterns: Seq
         max(item.known_step, finding.detected_step)
         for item in events
         if is_near(item.event, finding)
-        and not (finding.kind == "stall" and item.event.source == "detected")  # a restart nobody declared is the news
+        and not (declared and item.event.source == "detected")
         and any(explains(pattern, finding, item.event.kind) for pattern in patterns)
     ]
     return min(steps, default=math.inf)
@@ -104,14 +108,15 @@ def history(
 ) -> tuple[tuple[float, int], ...]:
     """(step, severity) at each step at which the severity became another, from the first detection on.
 
-    Severity falls only when a known event explains every finding so far.
+    Severity falls only when a known event explains every finding so far that is more than an annotation.
     """
     explained = {id(item): explained_from(item, events, patterns) for item in findings}
     steps = {item.detected_step for item in findings} | {step for step in explained.values() if step < math.inf}
     out: list[tuple[float, int]] = []
     for step in sorted(steps):
         so_far = [item for item in findings if item.detected_step <= step]
-        severity = 0 if all(explained[id(item)] <= step for item in so_far) else rule(so_far)
+        told = [item for item in so_far if item.severity > 0]
+        severity = 0 if all(explained[id(item)] <= step for item in told) else rule(so_far)
         if not out or out[-1][1] != severity:
             out.append((step, severity))
     return tuple(out)

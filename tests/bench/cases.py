@@ -22,7 +22,7 @@ class Truth:
     onset: int  # the first step that the cause touched
     visible: int  # the first step at which the effect exceeds one standard deviation of its metric; onset <= visible
     end: int  # the last step at which an alarm is still an answer
-    severity: int  # the least severity that is right: 1 to 4
+    severity: int  # the least severity that is right: 0 to 4
     patterns: tuple[str, ...] = ()  # entries of detectors/playbook that name the cause rightly; () asks for none
     benign: bool = False
     amplitude: float | None = None

@@ -75,7 +75,7 @@ FAULTS: dict[str, Fault] = {
     "stall": Fault(
         "stall", (*SPEED, "other"), "minutes", (5, 15, 60), shapes.stall, "passes", 2, ("hang", "step_pause", "data_stall")
     ),
-    "rewind": Fault("rewind", ("other",), "steps", (50, 200, 500), shapes.rewind, "passes", 1, ("step_rewind_replay",)),
+    "rewind": Fault("rewind", ("other",), "steps", (50, 200, 500), shapes.rewind, "passes", 0, ("step_rewind_replay",)),
     "resume_hot_rate": Fault(
         "schedule", ("learning_rate", "loss"), "doublings of the rate", (1, 2, 4),
         shapes.resumed(shapes.hot_rate, "learning_rate", "loss"), "stays", 2, ("lr_schedule_reset",),

@@ -42,11 +42,12 @@ def assign(cost: NDArray[np.float64]) -> list[tuple[int, int]]:
 def match(truths: Sequence[Truth], alarms: Sequence[Alarm]) -> Matches:
     """Match one to one (Hungarian, the earliest answers win); the rest is a duplicate, a paged twin or a false alarm.
 
-    A truth of severity 2 or more is answered by severity 2 or more, one of severity 1 by a note too. An alarm that
+    A truth of severity 2 or more is answered by severity 2 or more, one of severity 1 by a note too, and one of severity
+    0 (a rewind: somebody did it, nobody need act) by an annotation as well. An alarm that
     could answer a fault and a twin answers the fault.
     """
     real, benign = [t for t in truths if not t.benign], [t for t in truths if t.benign]
-    said = [alarm for alarm in alarms if alarm.severity >= NOTE]
+    said = list(alarms)
     steps = np.array([alarm.step for alarm in said], float)
     severity = np.array([alarm.severity for alarm in said], int)
     windows = np.array([fits(t, said, steps) for t in real], bool).reshape(len(real), len(said))

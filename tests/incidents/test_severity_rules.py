@@ -85,10 +85,12 @@ def test_an_event_that_is_recorded_later_lowers_the_incident_from_then_on(found)
 
 def test_a_silent_run_is_a_hang_and_a_gap_that_ended_a_pause(found):
     silent = found("stall", severity=4, direction="none", magnitude=3600.0, unit="seconds", silent=True)
-    gap = found("stall", severity=1, direction="none", magnitude=1380.0, unit="seconds", detected=10_001)
+    gap = found(
+        "stall", severity=2, direction="none", magnitude=1380.0, unit="seconds", detected=10_001, seconds=1380.0
+    )
     (hang,) = folded(silent)
     (pause,) = folded(gap, Recovery(gap.detector, gap.metric, gap.episode, 10_001))
     assert (hang.pattern, hang.severity) == ("hang", 4)
-    assert (pause.pattern, pause.severity) == ("step_pause", 1)
+    assert (pause.pattern, pause.severity) == ("step_pause", 2)
     assert hang.title == "no sample of train/loss for 60 min after step 10,000"
     assert pause.title == "no sample of train/loss for 23 min after step 10,000, and came again at step 10,001"

@@ -142,7 +142,7 @@ SCENARIOS = (
         (
             *swap_is_no_page(HANG.swapped, HANG.swapped + 2_000),
             hang(HANG.hang, HANG.swapped, HANG.hang + 100),
-            truth("rewind", "rewind", ANY, HANG.swapped, HANG.hang + 100, 1, ("step_rewind_replay",)),
+            truth("rewind", "rewind", ANY, HANG.swapped, HANG.hang + 100, 0, ("step_rewind_replay",)),
         ),
         (event("deploy", HANG.swapped, "ragged expert transport, from the forced checkpoint 81,716"),),
     ),
@@ -192,7 +192,7 @@ SCENARIOS = (
             ),
             truth("mixture", "level", LOSS, RACE.mixture, RACE.mixture + 700, 1, ("data_mix_switch",), benign=True),
             hang(RACE.second_hang, RACE.mixture, RACE.second_hang + 100),
-            truth("rewind", "rewind", ANY, RACE.mixture, RACE.second_hang + 100, 1, ("step_rewind_replay",)),
+            truth("rewind", "rewind", ANY, RACE.mixture, RACE.second_hang + 100, 0, ("step_rewind_replay",)),
         ),
         (event("data_mix", RACE.mixture, "planned mixture boundary", known_at=ANNOUNCED),),
     ),

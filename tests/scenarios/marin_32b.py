@@ -8,7 +8,7 @@ from curves import Array, batch_luck, fading, loss_sigma, rising, since
 from dense import BIG, course, fixed_sets, pass_over
 from hero import STARTED
 from runlog import ended, in_log_order, logged
-from scenario import GRAD, LOSS, RATE, SCORES, UPDATE, Assumed, Derived, Published, Scenario, event, truth
+from scenario import EVALS, GRAD, LOSS, RATE, SCORES, UPDATE, Assumed, Derived, Published, Scenario, event, truth
 
 SPIKES = SimpleNamespace(
     first_spiky=Derived(53_900),  # the 2,500 steps before clipping was tightened
@@ -236,7 +236,9 @@ SCENARIOS = (
                 2,
                 ("loss_spike_partial",),
             ),
-            truth("spike_offset", "level", LOSS, OFFSET.spike, OFFSET.spike + 1_999, 3, ("loss_spike_partial",)),
+            truth(
+                "spike_offset", "level", LOSS | EVALS, OFFSET.spike, OFFSET.spike + 1_999, 3, ("loss_spike_partial",)
+            ),
         ),
     ),
     Scenario(
@@ -246,7 +248,15 @@ SCENARIOS = (
         MUON,
         _muon,
         (
-            truth("optimizer_swap", "level", LOSS | RATE | GRAD, MUON.restart, MUON.restart + 1_000, 1, benign=True),
+            truth(
+                "optimizer_swap",
+                "level",
+                LOSS | RATE | GRAD | EVALS,
+                MUON.restart,
+                MUON.restart + 1_000,
+                1,
+                benign=True,
+            ),
             *(
                 truth(
                     "spike",

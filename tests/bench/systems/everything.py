@@ -5,9 +5,9 @@ the highest severity, and its kind goes round; the patterns are all there are. T
 """
 
 from cases import PAGE, Alarm, Case
-from systems.samples import samples
 
 from flows.playbook import load_playbook
+from systems.samples import samples
 
 KINDS = ("spike", "level", "divergence", "nonfinite", "trend", "variance", "schedule", "invariant", "stall", "rewind")
 EVERY, MOST = 8, 2_000

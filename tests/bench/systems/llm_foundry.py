@@ -18,6 +18,7 @@ callback is made to end the run (by default it only writes it down).
 
 import numpy as np
 from cases import PAGE, Alarm, Case
+
 from systems.samples import alarm, begins, in_order, main_line, samples, trailing
 
 LEAST_WINDOW, SHARE, FACTOR, PATIENCE, CAP = 100, 0.05, 2.0, 4, 10.0

@@ -39,6 +39,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 from cases import INVESTIGATE, PAGE, Alarm, Case
+
 from systems.samples import Line, in_order, main_line, samples
 
 EVERY, PENDING = 60.0, 300.0

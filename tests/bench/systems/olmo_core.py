@@ -15,6 +15,7 @@ whole stretch of consecutive spikes (latch). Severity 2: it informs, it asks for
 
 import numpy as np
 from cases import INVESTIGATE, Alarm, Case
+
 from systems.samples import Line, alarm, begins, in_order, main_line, resumed, samples, trailing
 
 WINDOW, SIGMAS, LEAST = 128, 6.0, 1e-10

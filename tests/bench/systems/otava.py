@@ -19,6 +19,7 @@ from bisect import insort
 import numpy as np
 from cases import INVESTIGATE, Alarm, Case
 from otava.series import AnalysisOptions, ChangePointGroup, Metric, Series
+
 from systems.pelt import is_new
 from systems.samples import Line, alarm, in_order, lines, samples
 

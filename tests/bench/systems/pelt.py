@@ -16,6 +16,7 @@ from bisect import bisect_left, insort
 import numpy as np
 import ruptures
 from cases import INVESTIGATE, Alarm, Case
+
 from systems.samples import Line, alarm, in_order, lines, samples
 
 WINDOW, EVERY, LEAST = 500, 25, 50

@@ -11,6 +11,7 @@ are out. Severity 2.
 
 import numpy as np
 from cases import INVESTIGATE, Alarm, Case
+
 from systems.samples import alarm, begins, in_order, lines, samples, trailing
 
 WINDOW, SIGMAS = 100, 3.0

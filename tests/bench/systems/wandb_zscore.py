@@ -14,6 +14,7 @@ what it does.
 
 import numpy as np
 from cases import INVESTIGATE, Alarm, Case
+
 from systems.samples import alarm, in_order, lines, samples, trailing
 
 WINDOW, THRESHOLD, AGAIN = 30, 3.0, 86_400.0

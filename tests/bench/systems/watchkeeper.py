@@ -3,11 +3,12 @@
 An event of the case is put into the store when the log has come to its `recorded_at_step`: the rows before it are
 judged without it. An event recorded before its own step counts from that step on, as everywhere.
 
-Every finding of an incident is an alarm at the step at which it was detected, with the severity the incident had from
-then on (0 and 1 are no pages; the scorer tells). What was said is never taken back: where a later event explains an
-incident, its earlier alarms keep their severity. A later rise is an alarm of its own. `patterns` are the incident's
-ranked ones as it stood when the rows up to the next event, or to the end, were judged: the severity is causal to the
-step, the ranking to that.
+Every finding of an incident is an alarm at the step at which it was detected, with its own severity or that of the
+incident, whichever is less (0 and 1 are no pages; the scorer tells); the finding with which the incident rises has the
+incident's. So an annotation that joins a page is no second page. What was said is never taken back: where a later
+event explains an incident, its earlier alarms keep their severity. A rise without a finding is an alarm of its own.
+`patterns` are the incident's ranked ones as it stood when the rows up to the next event, or to the end, were judged:
+the severity is causal to the step, the ranking to that.
 """
 
 import json
@@ -16,7 +17,6 @@ from typing import Any
 
 import polars as pl
 from cases import Alarm, Case
-from systems.samples import in_order
 
 from flows.playbook import load_playbook
 from flows.records import SAMPLE_SCHEMA, Event
@@ -25,6 +25,7 @@ from flows.sources.roles import role_of
 from flows.stages.attempts import Tracker, assign
 from flows.stages.judge import judge
 from flows.store import Store, open_store
+from systems.samples import in_order
 
 
 def watchkeeper(case: Case) -> list[Alarm]:
@@ -67,21 +68,31 @@ def _event(given: Mapping[str, Any]) -> Event:
 def _say(store: Store, run: str, said: dict[tuple[Any, ...], Alarm]) -> None:
     """Add what was not said before: the findings, then the rises of severity that no finding tells."""
     incidents = {row["incident_id"]: row for row in store.incidents(run)}
+    rises = {name: _rises(row) for name, row in incidents.items()}
     told: set[tuple[str, float]] = set()
     first: dict[str, dict[str, Any]] = {}
     for finding in store.findings(run):
-        incident = incidents[finding["incident_id"]]
-        first.setdefault(finding["incident_id"], finding)
-        told.add((finding["incident_id"], finding["detected_step"]))
-        at = finding["detected_step"]
-        said.setdefault(("finding", finding["finding_id"]), _alarm(finding, incident, at, _severity(incident, at)))
+        name, at = finding["incident_id"], finding["detected_step"]
+        first.setdefault(name, finding)
+        level = _severity(incidents[name], at)
+        if (name, at) in told or at not in rises[name]:
+            level = min(level, finding["severity"])
+        told.add((name, at))
+        said.setdefault(("finding", finding["finding_id"]), _alarm(finding, incidents[name], at, level))
     for name, finding in first.items():
-        before = 0
-        for level in _history(incidents[name]):
-            if level["severity"] > before and (name, level["step"]) not in told:
-                key = ("rise", name, level["step"], level["severity"])
-                said.setdefault(key, _alarm(finding, incidents[name], level["step"], level["severity"]))
-            before = level["severity"]
+        for step, level in rises[name].items():
+            if (name, step) not in told:
+                said.setdefault(("rise", name, step, level), _alarm(finding, incidents[name], step, level))
+
+
+def _rises(incident: Mapping[str, Any]) -> dict[float, int]:
+    """The steps at which an incident became louder, with the severity from then on."""
+    before, out = 0, {}
+    for level in _history(incident):
+        if level["severity"] > before:
+            out[level["step"]] = level["severity"]
+        before = level["severity"]
+    return out
 
 
 def _history(incident: Mapping[str, Any]) -> list[dict[str, Any]]:
