@@ -80,7 +80,7 @@ def _runner(config: Config, server: Server | None) -> Popen[bytes]:
 
 
 def _environment(server: Server | None, config: Config) -> dict[str, str]:
-    # a poll must come often enough that a pass starts within its interval
-    poll = max(1, min(10, int(config.watch.interval // 5))) if config.watch.cron is None else 10
+    # a pass begins up to one poll late: so often that the one after a killed pass begins an interval later, not a fifth more
+    poll = max(1, min(5, int(config.watch.interval // 20))) if config.watch.cron is None else 5
     own = server.environment() if server is not None else {}
     return {"PREFECT_RUNNER_POLL_FREQUENCY": str(poll), "PREFECT_LOGGING_LEVEL": "WARNING", **os.environ, **own}
