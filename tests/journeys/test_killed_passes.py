@@ -156,13 +156,12 @@ class Watched:
         """What a killed pass had not done, as the store tells it (which opens)."""
         if not (self.folder / "watchkeeper.duckdb").exists():
             return "before the rows were stored"
-        store = self.store
-        pending = store.query(
-            "SELECT delivery_id, attempts, sending_since IS NOT NULL FROM deliveries WHERE state = 'pending'"
-        ).rows.rows()
-        left_open = {(name, attempts) for name, attempts, is_open in pending if is_open} - self.under_way
+        store = self.store  # not by `query`, which starts a process
+        pending = store.pending_deliveries() if store.runs().height else []
+        left_open = {(row["delivery_id"], row["attempts"]) for row in pending if row["sending_since"] is not None}
+        left_open -= self.under_way
         self.under_way |= left_open
-        if stored_rows(store).height < self.rows:
+        if not store.runs().height or store.metrics("a")["samples"].sum() < self.rows:
             return "before the rows were stored"
         if store.unjudged("a", 10**9).rows.height:
             return "before they were judged"
@@ -211,8 +210,9 @@ def nothing_is_lost_or_doubled(watched: Watched, calm: Watched) -> None:
 
     store = watched.store
     assert stored_rows(store).equals(rows_of_the_source(watched.folder))
+    found = judged(store)
     for name, table in judged(calm.store).items():
-        assert judged(store)[name].equals(table), name
+        assert found[name].equals(table), name
 
     passes_of = {
         identity: [n for n, (_, got) in enumerate(watched.arrived) if identity in got] for identity in expected
