@@ -7,7 +7,7 @@ import time
 from subprocess import Popen
 
 from flows.config import Config, load_config
-from flows.serving import Server, configured_api, end, home_beside, new_server, only_one, spawn
+from flows.serving import Server, StartFailed, configured_api, end, home_beside, new_server, only_one, spawn
 from flows.telemetry import off
 from flows.verbs.watch import ConfigOption, Stop, say, stop
 
@@ -44,7 +44,7 @@ def supervise(config: Config) -> None:
             say(f"uses the Prefect server {api}")
         while True:
             if server is not None and not server.alive():
-                _start(server)
+                bring_up(server)
             if runner is None or runner.poll() is not None:
                 if runner is not None:
                     say(f"the runner ended (status {runner.returncode}, see {home}/runner.log); again in {pause:.0f} s")
@@ -65,10 +65,19 @@ def supervise(config: Config) -> None:
             server.stop()
 
 
-def _start(server: Server) -> None:
+def bring_up(server: Server) -> None:
+    """Start it and wait, however long an overloaded machine takes. Raises StartFailed for one that ends instead."""
     again = server.process is not None
     server.start()
-    server.await_health()
+    healthy = False
+    while not healthy:
+        try:
+            server.await_health()
+            healthy = True
+        except StartFailed as slow:
+            if not server.alive():
+                raise
+            say(f"{slow}; waiting on")
     say(f"the Prefect server {'is up again' if again else 'is up'}: {server.api.removesuffix('/api')}")
 
 

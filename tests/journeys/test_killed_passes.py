@@ -40,7 +40,7 @@ NAN = float("nan")
 PLAIN = {"open": 0.2, "pull": 0.5, "judge": 0.5, "notify": 1.0, "receipt": 0.05}
 FLOW = {"open": 5.0, "receipt": 0.1}
 CALM_STEPS, NAN_STEPS = 300, 3  # of a part; every other part has no NaN, so that each makes one alert: begun, over
-KILLS_A_PART = 10
+KILLS_A_PART = 5
 
 
 def plain_pass(folder: str, reached: Any) -> None:
