@@ -247,9 +247,8 @@ def test_a_pass_may_be_killed_at_any_moment(
 def test_a_run_of_the_flow_may_be_killed_at_any_moment(
     tmp_path: Path, write_log: WriteLog, http_service: Any, prefect_server: Server, kills: int
 ) -> None:
-    watched = Watched(
-        tmp_path / "killed", http_service, write_log, FlowPass(prefect_server.api), publishes=True, usual=4.0
-    )
+    flow = FlowPass(prefect_server.api)
+    watched = Watched(tmp_path / "killed", http_service, write_log, flow, FLOW.copy(), publishes=True)
     kill_often(watched, kills, seed=11)
     nothing_is_lost_or_doubled(watched, Watched(tmp_path / "calm", http_service, write_log))
 
