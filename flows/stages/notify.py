@@ -1,7 +1,8 @@
-"""Empties the outbox: mark as sending, send, and only after the channel's receipt mark as delivered.
+"""Empties the outbox: draw, mark as sending, send, and only after the channel's receipt mark as delivered.
 
 A kill between the receipt and its commit is the one way to a repeat; it carries the same Message-ID, and the store
-counts it, because it finds an attempt that never said how it ended. Nothing transient is ever given up.
+counts it, because it finds an attempt that never said how it ended. The chart takes longest and is therefore drawn
+before the mark: a kill meanwhile leaves no such attempt. Nothing transient is ever given up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -77,9 +78,11 @@ def notify(
     for row in sorted(outbox.pending_deliveries(clock(), run), key=_turn):
         if row["channel"] in resting:
             continue
+        at = _Pass(outbox, channels, clock, chart, done)
+        picture = _picture(row, at)
         outbox.mark_sending(row["delivery_id"], clock())
         done.repeats += row.get("sending_since") is not None
-        if not _deliver({**row, "attempts": row["attempts"] + 1}, _Pass(outbox, channels, clock, chart, done)):
+        if not _deliver({**row, "attempts": row["attempts"] + 1}, picture, at):
             resting.add(row["channel"])
     return done
 
@@ -94,10 +97,10 @@ def _turn(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["attempts"], row["created_at"], row["delivery_id"]
 
 
-def _deliver(row: Mapping[str, Any], at: _Pass) -> bool:
+def _deliver(row: Mapping[str, Any], picture: bytes | None, at: _Pass) -> bool:
     """Whether the channel may be asked again in this pass."""
     try:
-        receipt = _channel(at.channels, row).send(_outgoing(row, at))
+        receipt = _channel(at.channels, row).send(_outgoing(row, picture))
     except PermanentError as error:
         at.outbox.mark_failed(row["delivery_id"], str(error), None)
         at.done.dead += 1
@@ -133,14 +136,18 @@ def _channel(channels: Mapping[str, Channel], row: Mapping[str, Any]) -> Channel
     return channels[row["channel"]]
 
 
-def _outgoing(row: Mapping[str, Any], at: _Pass) -> Outgoing:
+def _picture(row: Mapping[str, Any], at: _Pass) -> bytes | None:
+    if at.chart is None or row["channel"] not in at.channels:
+        return None
+    try:
+        return at.chart(row)
+    except Exception as error:  # noqa: BLE001  # a picture that cannot be drawn must not hold back an alert
+        at.done.errors.append(f"no chart for {row['delivery_id']}: {plain(error, 200)}")
+        return None
+
+
+def _outgoing(row: Mapping[str, Any], picture: bytes | None) -> Outgoing:
     message = _message(row)
-    picture = None
-    if at.chart is not None:
-        try:
-            picture = at.chart(row)
-        except Exception as error:  # noqa: BLE001  # a picture that cannot be drawn must not hold back an alert
-            at.done.errors.append(f"no chart for {row['delivery_id']}: {plain(error, 200)}")
     identity = row.get("message_id") or message_id(row["delivery_id"])
     return Outgoing(message, identity, thread_id(message.thread), picture)
 

@@ -7,7 +7,7 @@ import time
 from subprocess import Popen
 
 from flows.config import Config, load_config
-from flows.serving import Server, configured_api, end, home_beside, new_server, only_one, spawn
+from flows.serving import Server, StartFailed, configured_api, end, home_beside, new_server, only_one, spawn
 from flows.telemetry import off
 from flows.verbs.watch import ConfigOption, Stop, say, stop
 
@@ -44,7 +44,7 @@ def supervise(config: Config) -> None:
             say(f"uses the Prefect server {api}")
         while True:
             if server is not None and not server.alive():
-                _start(server)
+                bring_up(server)
             if runner is None or runner.poll() is not None:
                 if runner is not None:
                     say(f"the runner ended (status {runner.returncode}, see {home}/runner.log); again in {pause:.0f} s")
@@ -65,10 +65,19 @@ def supervise(config: Config) -> None:
             server.stop()
 
 
-def _start(server: Server) -> None:
+def bring_up(server: Server) -> None:
+    """Start it and wait, however long an overloaded machine takes. Raises StartFailed for one that ends instead."""
     again = server.process is not None
     server.start()
-    server.await_health()
+    healthy = False
+    while not healthy:
+        try:
+            server.await_health()
+            healthy = True
+        except StartFailed as slow:
+            if not server.alive():
+                raise
+            say(f"{slow}; waiting on")
     say(f"the Prefect server {'is up again' if again else 'is up'}: {server.api.removesuffix('/api')}")
 
 
@@ -80,7 +89,7 @@ def _runner(config: Config, server: Server | None) -> Popen[bytes]:
 
 
 def _environment(server: Server | None, config: Config) -> dict[str, str]:
-    # a poll must come often enough that a pass starts within its interval
-    poll = max(1, min(10, int(config.watch.interval // 5))) if config.watch.cron is None else 10
+    # a pass begins up to one poll late: so often that the one after a killed pass begins an interval later, not a fifth more
+    poll = max(1, min(5, int(config.watch.interval // 20))) if config.watch.cron is None else 5
     own = server.environment() if server is not None else {}
     return {"PREFECT_RUNNER_POLL_FREQUENCY": str(poll), "PREFECT_LOGGING_LEVEL": "WARNING", **os.environ, **own}

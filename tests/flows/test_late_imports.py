@@ -1,56 +1,65 @@
 """What is loaded only when it is needed: Prefect takes a second that `check`, `sql` and `incidents` must not pay."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from flows.store import open_store
+
+pytestmark = pytest.mark.xdist_group("late imports")  # one process for all of them
 ROOT = Path(__file__).parents[2]
+COMMANDS = (
+    ("--help",),  # first: of all commands the one that must load least
+    ("init", "run.csv", "--config", "written.toml"),
+    ("check", "run.csv", "--store", "s.duckdb"),
+    ("sql", "SELECT 1"),
+    ("incidents", "list"),
+    ("events", "list"),
+    ("doctor",),
+)
+# a start of Python takes longer than what is looked at
+PROGRAM = """
+import json, sys
+from flows import cli
+for arguments in json.loads(sys.argv[1]):
+    try:
+        cli.app(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    loaded = sorted({name.partition(".")[0] for name in sys.modules})
+    print(json.dumps([arguments[0], status, loaded]), file=sys.stderr)
+"""
 
 
-def loaded(tmp_path: Path, *arguments: str) -> set[str]:
-    """Top-level modules in a process that has run the command line with these arguments."""
-    program = (
-        "import sys\nfrom flows import cli\n"
-        "try:\n    cli.app()\nexcept SystemExit:\n    pass\n"
-        "print('\\nLOADED', *{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
-    )
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Of each command the top-level modules in a process that has run it, and those before it."""
+    folder = tmp_path_factory.mktemp("late")
+    (folder / "run.csv").write_text("step,loss\n" + "".join(f"{step},2.5\n" for step in range(60)))
+    (folder / "watchkeeper.toml").write_text('[store]\nurl = "kept.duckdb"\n[[run]]\nsource = "run.csv"\n')
+    open_store(folder / "kept.duckdb", clock=lambda: 0.0)
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        [sys.executable, "-c", PROGRAM, json.dumps(COMMANDS)],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=True,
     )
-    return set(done.stderr.rpartition("LOADED")[2].split())
+    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("[")]
+    assert [(name, status) for name, status, _ in told] == [(command[0], 0) for command in COMMANDS], done.stderr
+    return {name: set(modules) for name, _, modules in told}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--help",),
-        ("check", "run.csv", "--store", "s.duckdb"),
-        ("sql", "SELECT 1"),
-        ("incidents", "list"),
-        ("events", "list"),
-        ("init", "run.csv"),
-        ("doctor",),
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_no_command_but_watch_and_serve_loads_prefect(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    from flows.store import open_store
+@pytest.mark.parametrize("command", [command[0] for command in COMMANDS])
+def test_no_command_but_watch_and_serve_loads_prefect(loaded: dict[str, set[str]], command: str) -> None:
+    assert "typer" in loaded[command]
+    assert "prefect" not in loaded[command]
 
-    (tmp_path / "run.csv").write_text("step,loss\n" + "".join(f"{step},2.5\n" for step in range(60)))
-    if arguments[0] != "init":
-        (tmp_path / "watchkeeper.toml").write_text('[store]\nurl = "kept.duckdb"\n[[run]]\nsource = "run.csv"\n')
-    open_store(tmp_path / "kept.duckdb", clock=lambda: 0.0)
-    open_store(tmp_path / "watchkeeper.duckdb", clock=lambda: 0.0)
-    modules = loaded(tmp_path, *arguments)
-    assert "typer" in modules
-    assert "prefect" not in modules
-    if arguments[0] == "--help":
-        assert modules.isdisjoint({"duckdb", "scipy", "apprise", "altair"})
+
+def test_help_loads_next_to_nothing(loaded: dict[str, set[str]]) -> None:
+    assert loaded["--help"].isdisjoint({"duckdb", "scipy", "apprise", "altair"})

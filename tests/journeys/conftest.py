@@ -5,7 +5,6 @@ import json
 import os
 import random
 import socket
-import socketserver
 import subprocess
 import sys
 import threading
@@ -121,10 +120,8 @@ class _Hooks(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class HttpService(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """An HTTP endpoint on loopback: `got` holds what was posted, `status` is what it answers."""
-
-    daemon_threads = True
+class HttpService(http.server.HTTPServer):
+    """An HTTP endpoint on loopback, one request after the other: `got` holds what was posted, `status` its answer."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Hooks)

@@ -237,3 +237,17 @@ def test_killed_between_receipt_and_commit_is_one_counted_repeat_with_the_same_m
     ids = [line for mail in mailbox.mails for line in mail.decode().splitlines() if line.startswith("Message-ID")]
     assert ids == ["Message-ID: <mail-0@watchkeeper.invalid>"] * 2
     assert delivery(store, "mail-0")["repeats"] == 1
+
+
+def test_a_pass_that_ends_while_the_chart_is_drawn_is_no_repeat(store, clock, incident, context, png):
+    put(store, incident, context, "ops")
+    ops = Scripted("ops")
+
+    def never_done(row):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        notify(store, {"ops": ops}, clock, chart=never_done)
+    done = notify(store, {"ops": ops}, clock, chart=lambda row: png)
+    assert (done.delivered, done.repeats, len(ops.taken)) == (1, 0, 1)
+    assert delivery(store, "ops-0")["repeats"] == 0
