@@ -19,9 +19,10 @@ ALWAYS = ("grad/norm/total", "moe/drop_fraction", "throughput/duration")
 INK, GREY, RED = "#1b2631", "#9aa5b1", "#b03a2e"
 
 
-def card(name: str, recipe: Recipe, found: Sequence[Effect], label: dict[str, Any]) -> str:
-    """Markdown."""
+def card(name: str, recipe: Recipe, found: Sequence[Effect], label: dict[str, Any], timed: bool) -> str:
+    """Markdown; `timed` says whether the log holds its step times."""
     command = f"python data/tiny_moe/train.py --recipe {name} --out data/{_folder(recipe)}/{name}.parquet"
+    command += "" if timed else " --untimed"
     lines = [f"# {name}", "", f"- {'Cause' if recipe.fault else 'What happened'}: {recipe.why or 'nothing'}."]
     for truth in label["truths"]:
         lines.append(f"- True onset: step {truth['onset']}; first visible at step {truth['visible']}.")
@@ -79,7 +80,7 @@ def _panel(run: pl.DataFrame, twin: pl.DataFrame | None, metric: str, onsets: Se
     y = alt.Y("value:Q", title=None, scale=scale)
     layers = []
     for frame, color in ((twin, GREY), (run, INK)):
-        if frame is not None:
+        if frame is not None and metric in frame.columns:
             line = alt.Chart(alt.Data(values=_values(frame, metric))).mark_line(color=color, strokeWidth=1)
             layers.append(line.encode(x=x, y=y))
     rules = alt.Chart(alt.Data(values=[{"step": onset} for onset in onsets])).mark_rule(color=RED, strokeWidth=1.5)

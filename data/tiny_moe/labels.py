@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from cards import card, chart
 from effects import TIMES, Effect, effects, history
 from recipes import END, FAULTS, LADDER, Recipe
@@ -87,9 +88,10 @@ def main() -> None:
             found = measured(name, recipe, folder)
             runs.append(label(name, recipe, found))
             twin = folder / f"{recipe.twin}.parquet" if recipe.twin else None
+            columns = pl.read_parquet_schema(folder / f"{name}.parquet")
             picture = chart(folder / f"{name}.parquet", twin, runs[-1]["truths"], found)
             (folder / f"{name}.png").write_bytes(picture)
-            (folder / f"{name}.md").write_text(card(name, recipe, found, runs[-1]))
+            (folder / f"{name}.md").write_text(card(name, recipe, found, runs[-1], TIMES[0] in columns))
         document = {
             "about": "Fields of a truth as in tests/bench/cases.py. Odd seeds are for tuning, even ones are held out.",
             "licence": "Apache-2.0",
