@@ -84,10 +84,14 @@ def _escalates(
     chunk: Chunk, index: int, step: Array, value: Array, slope: float, size: int, p: float, now: dict[str, Any]
 ) -> list[Said]:
     """A gradient norm that has risen by half since its direction was found (marin#9148: 0.28 to 0.59) asks for a look: S2."""
-    if chunk.role != "grad_norm" or now["severity"] > 1 or float(value[-5:].mean()) - now["base"] < RISEN:
+    if now["severity"] > 1 or not _has_risen(chunk, value, now):
         return []
     now["severity"] = 2
     return [_finding(chunk, index, step, value, slope, size, p, now)]
+
+
+def _has_risen(chunk: Chunk, value: Array, now: dict[str, Any]) -> bool:
+    return chunk.role == "grad_norm" and float(value[-5:].mean()) - now["base"] >= RISEN
 
 
 def _blocks(now: dict[str, Any], index: int, least: float | None) -> tuple[Array, Array, int] | None:
@@ -144,7 +148,10 @@ def theil_sen(step: Array, value: Array) -> float:
 def _say(
     chunk: Chunk, index: int, step: Array, value: Array, slope: float, size: int, p: float, now: dict[str, Any]
 ) -> list[Said]:
-    now.update(episode=str(index), faded=0, severity=1, base=float(value[:5].mean()), onset=_onset(step, value, slope))
+    # one drift may be told several times: what it began from stays
+    now.update(episode=str(index), faded=0, onset=_onset(step, value, slope))
+    now["base"] = min(now.get("base", math.inf), float(value[:5].mean()))
+    now["severity"] = 2 if _has_risen(chunk, value, now) else 1
     return [_finding(chunk, index, step, value, slope, size, p, now)]
 
 
@@ -168,7 +175,8 @@ def _finding(
         p=p,
         blocks=len(step),
         block_samples=size,
-        before=math.exp(now["base"]),
+        before=math.exp(value[:5].mean()),
+        began_from=math.exp(now["base"]),
         after=math.exp(value[-5:].mean()),
     )
 

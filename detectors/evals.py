@@ -84,7 +84,8 @@ def _opens(chunk: Chunk, index: int, course: Array, x: float, now: dict[str, Any
     a, b, rest, _ = course
     shift = float(chunk.log[at] - a - b * x)
     gate = max(EFFECT[chunk.role], SCATTERS * max(float(rest), NOISE[chunk.role]))
-    now.update(episode=str(index), since=index, a=float(a), b=float(b), gate=gate, back=0)
+    # the frozen course of a bending curve drifts: near is what is nearer to it than to the new level
+    now.update(episode=str(index), since=index, a=float(a), b=float(b), near=max(gate / 2, abs(shift) / 3), back=0)
     worse = (shift > 0) == (chunk.role == "eval_loss")
     return [
         chunk.finding(
@@ -105,9 +106,9 @@ def _opens(chunk: Chunk, index: int, course: Array, x: float, now: dict[str, Any
 
 
 def _continues(chunk: Chunk, index: int, rest: float, now: dict[str, Any]) -> list[Said]:
-    """Back after two evaluations within half the gate; after 24 the new level is the course."""
+    """Back after two evaluations near the course; after 24 the new level is the course."""
     if math.isfinite(rest):
-        now["back"] = now["back"] + 1 if abs(rest) < now["gate"] / 2 else 0
+        now["back"] = now["back"] + 1 if abs(rest) < now["near"] else 0
     said = [chunk.recovery(DETECTOR, now["episode"], index)] if now["back"] >= BACK else []
     if said or index - now["since"] >= SETTLED:
         now["episode"] = None

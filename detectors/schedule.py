@@ -81,7 +81,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
 def _jumps(chunk: Chunk) -> list[Said]:
     """Findings `schedule` where a rate that had moved by less than 5 % a sample is suddenly another, and stays so."""
     moves = np.diff(chunk.log, prepend=np.nan)
-    padded = np.concatenate([np.full(SMOOTH_FOR + 2, np.nan), np.abs(moves)])
+    padded = np.concatenate([np.full(SMOOTH_FOR + 1, np.nan), np.abs(moves)])
     before = np.lib.stride_tricks.sliding_window_view(padded, SMOOTH_FOR)[: len(moves)]  # ends two samples before
     with np.errstate(invalid="ignore"):
         smooth = (before < SMOOTH).all(axis=1)

@@ -2,8 +2,9 @@
 
 Sees: at least 12 of the last 20 samples worse than the trailing median (256 samples, one block apart) by 3 % or three
 relative scatters, whichever is more; so evaluation and checkpoint pauses (about 2 % of the steps) do not count, and a
-bimodal step time widens its own gate. S1 at once; S2 when it lasts for 64 samples. The reference is frozen until the
-metric is back. A lone step above five times the median is annotated (S0).
+bimodal step time widens its own gate. S1 at once; S2 when it lasts for 64 samples, and, where two or more slow spells
+ended by themselves before, for twice the longest of the last eight. The reference is frozen until the metric is back.
+A lone step above five times the median is annotated (S0).
 Silent: before 100 samples; on sentinels (MFU -100) and on the first sample after a restart.
 Fooled by: an announced change of batch, sequence length or hardware; a metric averaged over a window that changes.
 False alarms: see docs/detectors.md. Source: the rule measured on open Megatron and SmolLM3 logs (statistics D9).
@@ -18,22 +19,23 @@ from detectors.noise import BLOCK, CHUNK, NORMAL_MAD, block_medians, row_median,
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("throughput", 1)
+DETECTOR = ("throughput", 2)
 LEAST = 0.03
 SCATTERS = 3.0
 LAST, LOW = 20, 12  # samples
 REFERENCE = 16  # blocks
 MIN_SAMPLES = 112
 LASTS = 64  # samples after which a slow-down is no hiccup
+SPELLS = 8  # slow spells that are remembered
 FROZEN = 4096  # samples after which a new level is the reference
 LONE = 5.0
 SLOW_IS_HIGH = ("step_time", "data_wait")
 
 
 def carry(state: State, step: float) -> State:
-    """Nothing: the tail of the parent gives the reference."""
-    del state, step
-    return {}
+    """The slow spells of the parent; its tail gives the reference."""
+    del step
+    return {key: state[key] for key in ("spells",) if key in state}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -41,7 +43,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     speed = _speed(chunk)
     typical, gate = _reference(speed, chunk)
     ratio = speed[chunk.offset :] / typical
-    now: dict[str, Any] = {"low": [], **state}
+    now: dict[str, Any] = {"low": [], "spells": [], **state}
     low = ratio < gate
     flags = np.concatenate([np.zeros(LAST - len(now["low"]), bool), np.array(now["low"], bool), low])
     crowd = np.convolve(flags, np.ones(LAST, int))[LAST : LAST + len(low)]
@@ -114,12 +116,13 @@ def _continues(chunk: Chunk, k: int, speed: float, now: dict[str, Any]) -> list[
         now["fine"] = now["fine"] + 1 if speed >= now["gate"] * now["typical"] else max(0, now["fine"] - LAST // 4)
     if now["fine"] >= LAST:
         said = [chunk.recovery(DETECTOR, now["episode"], index)]
-        now["episode"] = None
+        now.update(episode=None, spells=[*now["spells"], index - LAST - now["onset"] + 1][-SPELLS:])
         return said
     if index - now["since"] >= FROZEN:
         now["episode"] = None
     now["recent"] = [*now["recent"], speed][-2 * LAST :]
-    if now["lasts"] or index - now["onset"] + 1 < LASTS:
+    least = max(LASTS, 2 * max(now["spells"])) if len(now["spells"]) > 1 else LASTS
+    if now["lasts"] or index - now["onset"] + 1 < least:
         return []
     level = float(np.nanmedian(now["recent"]))
     now["lasts"] = level < now["gate"] * now["typical"]

@@ -35,7 +35,7 @@ def card(name: str, recipe: Recipe, found: Sequence[Effect], label: dict[str, An
     ]
     lines += [f"![{name}]({name}.png)", ""]
     if recipe.twin:
-        lines += _table(found)
+        lines += ["Black is this run, grey its twin, red the true onset.", "", *_table(found)]
     return "\n".join(lines)
 
 
@@ -61,7 +61,7 @@ def chart(log: Path, twin: Path | None, truths: Sequence[dict[str, Any]], found:
         : PANELS + 1
     ]
     panels = [_panel(run, other, name, [int(t["onset"]) for t in truths]) for name in names]
-    spec = alt.vconcat(*panels, spacing=4).configure_view(stroke=None).configure_axis(labelFontSize=11)
+    spec = alt.vconcat(*panels, spacing=4).configure_view(stroke=None).configure_axis(labelFontSize=11).configure_axisY(minExtent=52)
     return vl_convert.vegalite_to_png(spec.to_dict(), scale=1.0)
 
 

@@ -22,8 +22,8 @@ ConfigOption = Annotated[
 DONE, FAILED, SKIPPED = 0, 1, 3
 
 
-class Stop(Exception):
-    """We were asked to end."""
+class Stop(BaseException):
+    """We were asked to end; like KeyboardInterrupt no Exception, or a stage would count it as its own failure."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:

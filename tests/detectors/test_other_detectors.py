@@ -38,6 +38,10 @@ def test_the_direction_of_a_gradient_norm_alarms_though_its_level_is_low():
     assert trends[0].detected_step < 21_000
     low, high = trends[0].evidence["interval_per_10k"]
     assert low < trends[0].magnitude < high
+    # half again what it began from: a look is asked for
+    loud = [f for f in trends if f.severity == 2]
+    assert loud
+    assert loud[0].evidence["after"] > 1.45 * loud[0].evidence["began_from"]
 
 
 def test_a_high_but_steady_gradient_norm_is_quiet():

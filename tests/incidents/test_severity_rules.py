@@ -94,3 +94,27 @@ def test_a_silent_run_is_a_hang_and_a_gap_that_ended_a_pause(found):
     assert (pause.pattern, pause.severity) == ("step_pause", 2)
     assert hang.title == "no sample of train/loss for 60 min after step 10,000"
     assert pause.title == "no sample of train/loss for 23 min after step 10,000, and came again at step 10,001"
+
+
+@pytest.mark.parametrize(("source", "loud"), [("user", 0), ("detected", 3)])
+def test_only_a_declared_event_explains_a_loss_that_settled_elsewhere(found, source, loud):
+    step = found("level", "loss", severity=3, detected=10_150)
+    assert severity(step, events=[Event("data_mix", 10_000, source=source)]) == loud
+
+
+@pytest.mark.parametrize(("source", "loud"), [("user", 0), ("detected", 2)])
+def test_a_restart_that_nobody_declared_does_not_explain_its_own_standstill(found, source, loud):
+    gap = found("stall", severity=2, direction="none", unit="seconds", magnitude=1500.0, seconds=1500.0)
+    assert severity(gap, events=[Event("restart", 10_000, source=source)]) == loud
+
+
+def test_nobody_declares_a_standstill_of_hours(found):
+    gap = found("stall", severity=2, direction="none", unit="seconds", magnitude=9000.0, seconds=9000.0)
+    (incident,) = folded(gap, events=[Event("deploy", 10_000)])
+    assert (incident.severity, incident.pattern) == (2, "hang_and_restart")
+
+
+def test_an_annotation_beside_explained_findings_does_not_keep_them_loud(found):
+    step = found("level", "eval_loss", severity=2, detected=10_100)
+    pause = found("spike", "memory", onset=10_000, severity=0)
+    assert severity(pause, step, events=[Event("lr_schedule", 10_000)]) == 0
