@@ -19,14 +19,16 @@ def truth_of(fields: Mapping[str, Any]) -> Truth:
 
 
 def recorded_cases(data: Path = DATA) -> list[Case]:
-    """data/runs with the truths of first_runs.toml, then what data/faults/labels.json lists where it is there."""
+    """data/runs with the truths of first_runs.toml, then what labels.json lists in data/faults and data/ladder."""
     first = tomllib.loads((Path(__file__).parent / "first_runs.toml").read_text(encoding="utf-8"))
     out = [_case(data / "runs" / file, data, label) for file, label in sorted(first.items())]
-    labels = data / "faults" / "labels.json"
-    if labels.exists():
-        found = json.loads(labels.read_text(encoding="utf-8"))
-        runs = found if isinstance(found, list) else found["runs"]
-        out += [_case(_find(data, label["file"]), data, label) for label in sorted(runs, key=lambda r: str(r["file"]))]
+    for labels in (data / folder / "labels.json" for folder in ("faults", "ladder")):
+        if labels.exists():
+            found = json.loads(labels.read_text(encoding="utf-8"))
+            runs = found if isinstance(found, list) else found["runs"]
+            out += [
+                _case(_find(data, label["file"]), data, label) for label in sorted(runs, key=lambda r: str(r["file"]))
+            ]
     return out
 
 
