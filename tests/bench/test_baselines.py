@@ -357,13 +357,26 @@ def told_as(metric):
 
 def test_watchkeeper_says_what_check_says(resumed):
     (document,) = run_checks([str(resumed.log)], step_key=None, store=None, html=None)
-    asked = set()
-    for incident in document["incidents"]:
-        for finding in incident["findings"]:
-            known = [e["severity"] for e in incident["severity_history"] if e["step"] <= finding["detected_step"]]
-            asked.add((int(finding["detected_step"]), int(finding["onset_step"]), finding["metric"], int(known[-1][1])))
     alarms = SYSTEMS["watchkeeper"](resumed)
-    assert {(a.step, a.onset, a.metric, a.severity) for a in alarms} == asked
+    loudness = {(a.step, a.onset, a.metric): a.severity for a in alarms}
+    findings = [(i, f) for i in document["incidents"] for f in i["findings"]]
+    where = [(int(f["detected_step"]), int(f["onset_step"]), f["metric"]) for _, f in findings]
+    assert set(loudness) == set(where)
+    for incident in document["incidents"]:
+        before = 0
+        for level in incident["severity_history"]:
+            now = int(level["severity"][1])
+            if now > before:  # the incident rises with one of its findings
+                assert now in [
+                    loudness[at]
+                    for at, (i, _) in zip(where, findings, strict=True)
+                    if i is incident and at[0] == level["step"]
+                ]
+            before = now
+    # and no finding is louder than the detector or the incident has it
+    for at, (incident, finding) in zip(where, findings, strict=True):
+        most = max(int(e["severity"][1]) for e in incident["severity_history"])
+        assert loudness[at] <= most, finding["metric"]
     assert [a.step for a in alarms] == sorted(a.step for a in alarms)
     assert max(a.severity for a in alarms) >= 2
     assert all(a.patterns for a in alarms)
