@@ -38,7 +38,12 @@ def list_events(
 
 @app.command("add")
 def add_event(
-    kind: Annotated[str, typer.Argument(help="batch_ramp, data_switch, deploy, rollback, checkpoint ...")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="data_mix, batch_size, sequence_length, lr_schedule, lr_decay, warmup, deploy, restart, checkpoint, eval ..."
+        ),
+    ],
     step: Annotated[float, typer.Option(help="where it begins, in the run's own steps")],
     run: RunOption = None,
     end_step: Annotated[float | None, typer.Option(help="where it ends")] = None,
@@ -47,7 +52,7 @@ def add_event(
 ) -> None:
     """Put an event on record. It counts from now on; the same event again changes nothing.
 
-    Example: watchkeeper events add data_switch --step 12000 --note "phase 2 mixture"
+    Example: watchkeeper events add data_mix --step 12000 --note "phase 2 mixture"
     """
     from flows.records import Event
     from flows.store import open_store

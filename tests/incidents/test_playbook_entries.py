@@ -139,3 +139,14 @@ def test_a_metric_name_with_shell_and_sql_specials_comes_through(found, whole_sh
 def test_an_entry_with_a_missing_key_is_refused_by_name():
     with pytest.raises(ValueError, match=r"entry \[half\].*suggestions"):
         pattern_of("half", {"title": "Half", "severity": 1, "signs": []})
+
+
+def test_every_kind_of_event_that_the_command_offers_explains_something():
+    from typing import get_args, get_type_hints
+
+    from flows.verbs.events import add_event
+
+    offered = get_args(get_type_hints(add_event, include_extras=True)["kind"])[1].help.removesuffix(" ...").split(", ")
+    known = {kind for pattern in load_playbook() for kind in pattern.explained_by}
+    assert len(offered) == 10
+    assert set(offered) <= known

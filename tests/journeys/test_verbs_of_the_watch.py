@@ -58,9 +58,9 @@ def test_doctor_names_what_is_broken(folder: Any) -> None:
 def test_events_are_put_on_record_and_listed(folder: Any, write_log: WriteLog) -> None:
     write_log(folder.path / "a.jsonl", 0, 50)
     folder.run("check", "a.jsonl", "--store", "watchkeeper.duckdb")
-    added = folder.run("events", "add", "data_switch", "--step", "30", "--note", "phase 2")
-    assert (added.stdout, added.stderr) == ("a: data_switch at step 30\n", "")
-    assert folder.run("events", "list").stdout == "a  30  data_switch  phase 2\n"
+    added = folder.run("events", "add", "data_mix", "--step", "30", "--note", "phase 2")
+    assert (added.stdout, added.stderr) == ("a: data_mix at step 30\n", "")
+    assert folder.run("events", "list").stdout == "a  30  data_mix  phase 2\n"
     assert folder.run("events", "add", "x", "--step", "3", "--run", "zz").returncode == 2
     assert folder.outside() == ""
 
