@@ -36,14 +36,15 @@ def list_events(
             print(json.dumps(row, default=str) if as_json else f"{name}  {steps}  {each.kind}  {each.note}")  # noqa: T201
 
 
+# what patterns of the playbook know as an explanation
+KINDS = (
+    "data_mix", "batch_size", "sequence_length", "lr_schedule", "lr_decay", "warmup", "deploy", "restart", "checkpoint", "eval"
+)  # fmt: skip
+
+
 @app.command("add")
 def add_event(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            help="data_mix, batch_size, sequence_length, lr_schedule, lr_decay, warmup, deploy, restart, checkpoint, eval ..."
-        ),
-    ],
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(KINDS)}; another word is kept and explains nothing")],
     step: Annotated[float, typer.Option(help="where it begins, in the run's own steps")],
     run: RunOption = None,
     end_step: Annotated[float | None, typer.Option(help="where it ends")] = None,
