@@ -61,7 +61,7 @@ def chart(log: Path, twin: Path | None, truths: Sequence[dict[str, Any]], found:
         : PANELS + 1
     ]
     panels = [_panel(run, other, name, [int(t["onset"]) for t in truths]) for name in names]
-    spec = alt.vconcat(*panels, spacing=4).configure_view(stroke=None)
+    spec = alt.vconcat(*panels, spacing=4).resolve_scale(x="shared").configure_view(stroke=None)
     spec = spec.configure_axis(labelFontSize=11).configure_axisY(minExtent=52)
     return vl_convert.vegalite_to_png(spec.to_dict(), scale=1.0)
 
