@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from detectors.finding import Answer, Finding, NotChecked
 from detectors.noise import CHUNK
 from detectors.noise import NEEDED as YOUNGEST
+from detectors.sections import JointDetector
 from detectors.series import Array, Series
 from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 
@@ -36,6 +37,8 @@ LEAF: dict[str, tuple[str, ...]] = {
     "eval_score": ("evals",),
 }  # one of many: no statistics but for evaluations
 NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"})
+# detectors across metrics: the roles whose leaves they look at
+JOINT: dict[str, frozenset[str]] = {"groups": frozenset({"param_norm"})}
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
 NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}
@@ -50,6 +53,11 @@ def detectors_of(role: str, group: str = "") -> tuple[str, ...]:
 def load(name: str) -> Detector:
     """The detector module of that name."""
     return cast(Detector, import_module(f"detectors.{name}"))
+
+
+def load_joint(name: str) -> JointDetector:
+    """The module of that name, a detector across metrics."""
+    return cast(JointDetector, import_module(f"detectors.{name}"))
 
 
 def advance(

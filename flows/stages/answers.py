@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from detectors import groups
 from detectors.finding import Answer, Finding, NotChecked, Recovery
 from detectors.noise import CHUNK
 from detectors.schedule import restarted
+from detectors.series import Array
 from detectors.silence import pace, silent_since
+from detectors.suite import JOINT, load_joint
 from detectors.window import LOOKBACK
 from flows.records import Attempt
 from flows.stages.joint import Key, Line, judge_evals
@@ -58,13 +59,12 @@ def collect(
             said, done = judge_metric(memories[name], parts[attempt, name], name=name, role=role, group=group)
             out.say(attempt, said)
             out.memories[name, attempt] = memories[name]
-            if role == "param_norm" and done:
+            if group and len(done):
                 blocks[name] = done
         each = by_number[attempt]
         out.say(attempt, _evals(store, run, parts, remembered, metrics, each, state))
         if blocks:
-            said, state.groups[str(attempt)] = groups.scan(blocks, state.groups.get(str(attempt), {}))
-            out.say(attempt, said)
+            out.say(attempt, _joint(blocks, metrics, each, state))
         if attempt not in state.begun:
             state.begun.append(attempt)
             if each.parent is not None:
@@ -132,6 +132,25 @@ def _evals(
     else:
         said = []
     state.evals[str(attempt.attempt)] = mine
+    return said
+
+
+def _joint(
+    blocks: Mapping[str, Array], metrics: Mapping[str, tuple[str, str]], attempt: Attempt, state: RunState
+) -> list[Answer]:
+    """Detectors across metrics; a new attempt goes on with what its parent knew."""
+    mine = state.joint.setdefault(str(attempt.attempt), {})
+    parents = state.joint.get(str(attempt.parent), {})
+    said: list[Answer] = []
+    for detector, roles in JOINT.items():
+        new = {name: rows for name, rows in blocks.items() if metrics[name][0] in roles}
+        if not new:
+            continue
+        module = load_joint(detector)
+        if detector not in mine and detector in parents:
+            mine[detector] = module.carry(parents[detector], attempt.first_step)
+        found, mine[detector] = module.scan(new, {name: metrics[name][1] for name in new}, mine.get(detector, {}))
+        said += found
     return said
 
 

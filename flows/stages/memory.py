@@ -58,14 +58,14 @@ class Memory:
         """Bytes: a line of JSON, then the three arrays."""
         head: dict[str, Any] = {"format": FORMAT, "first": self.first, "start": self.start, "judged": self.judged}
         head |= {"live": self.live, "sentinels": self.sentinels, "states": self.states}
-        text = json.dumps(head, default=_encode).encode()
+        text = json.dumps(head, default=encode).encode()
         return text + b"\n" + np.concatenate([self.step, self.value, self.seconds]).astype("<f8").tobytes()
 
     @staticmethod
     def load(data: bytes) -> "Memory":
         """The inverse of `dump`."""
         text, _, raw = data.partition(b"\n")
-        head = json.loads(text, object_hook=_decode)
+        head = json.loads(text, object_hook=decode)
         step, value, seconds = np.frombuffer(raw, "<f8").reshape(3, -1)
         return Memory(
             head["first"],
@@ -80,13 +80,15 @@ class Memory:
         )
 
 
-def _encode(item: Any) -> Any:
+def encode(item: Any) -> Any:
+    """For json.dumps: float arrays as base64. Raises TypeError for what cannot be kept."""
     if isinstance(item, np.ndarray):
         return {"f8": base64.b64encode(item.astype("<f8").tobytes()).decode(), "shape": item.shape}
     raise TypeError(f"a detector's state holds {type(item).__name__}; only JSON values and float arrays can be kept")
 
 
-def _decode(item: dict[str, Any]) -> Any:
+def decode(item: dict[str, Any]) -> Any:
+    """For json.loads: the inverse of `encode`."""
     if item.keys() == {"f8", "shape"}:
         return np.frombuffer(base64.b64decode(item["f8"]), "<f8").reshape(item["shape"])
     return item

@@ -19,12 +19,7 @@ def arrays(rows: pl.DataFrame) -> tuple[Array, Array, Array]:
     )
 
 
-Blocks = list[tuple[int, float, float]]  # number of the block, its last step, median of the logarithm
-
-
-def judge_metric(
-    memory: Memory, rows: pl.DataFrame, *, name: str, role: str, group: str
-) -> tuple[list[Answer], Blocks]:
+def judge_metric(memory: Memory, rows: pl.DataFrame, *, name: str, role: str, group: str) -> tuple[list[Answer], Array]:
     """Answers that the new samples make possible, in order of their sample index; and the blocks of 16 they complete."""
     _take(memory, rows, role)
     said, memory.states, memory.start = advance(
@@ -39,18 +34,18 @@ def judge_metric(
         group=group,
     )
     new = sorted((pair for pair in said if pair[0] >= memory.judged), key=lambda pair: pair[0])
-    blocks = _new_blocks(memory) if group else []
+    blocks = _new_blocks(memory) if group else np.empty((0, 3))
     memory.judged = memory.end
     memory.forget()
     return [answer for _, answer in new], blocks
 
 
-def _new_blocks(memory: Memory) -> Blocks:
+def _new_blocks(memory: Memory) -> Array:
+    """(k, 3): number of the block, its last step, median of its values."""
     begin = memory.judged // BLOCK
-    values = memory.value[begin * BLOCK - memory.first :]
-    logs = np.log(np.where(values > 0, values, np.nan))
+    medians = block_medians(memory.value[begin * BLOCK - memory.first :])
     steps = memory.step[begin * BLOCK - memory.first :][BLOCK - 1 :: BLOCK]
-    return [(begin + k, float(steps[k]), float(median)) for k, median in enumerate(block_medians(logs))]
+    return np.column_stack([begin + np.arange(len(medians)), steps, medians])
 
 
 def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, group: str) -> Memory:

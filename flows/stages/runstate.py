@@ -6,6 +6,7 @@ from typing import Any
 
 from detectors.finding import Finding, Recovery
 from flows.incidents.incident import answers_from_json, answers_to_json
+from flows.stages.memory import decode, encode
 
 
 @dataclass
@@ -18,12 +19,12 @@ class RunState:
     silent: dict[str, Any] | None = None
     clock: dict[str, Any] | None = None  # the newest log line and the usual time between two
     evals: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> metric -> overfit
-    groups: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> groups
+    joint: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> detector across metrics -> its state
 
     @staticmethod
     def load(text: str | None) -> "RunState":
         """The state that `dump` wrote; a fresh one for None."""
-        raw = json.loads(text) if text else {}
+        raw = json.loads(text, object_hook=decode) if text else {}
         return RunState(
             {int(k): answers_from_json(v) for k, v in raw.get("answers", {}).items()},
             raw.get("live", []),
@@ -31,10 +32,10 @@ class RunState:
             raw.get("silent"),
             raw.get("clock"),
             raw.get("evals", {}),
-            raw.get("groups", {}),
+            raw.get("joint", {}),
         )
 
     def dump(self) -> str:
         """JSON text."""
         answers = {str(k): answers_to_json(v) for k, v in self.answers.items() if v}
-        return json.dumps({**vars(self), "answers": answers})
+        return json.dumps({**vars(self), "answers": answers}, default=encode)

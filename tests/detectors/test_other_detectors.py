@@ -1,9 +1,14 @@
 """Norms, throughput, routing, schedules, non-finite values, silence: what is said, where, how loud."""
 
+import math
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from detectors import Finding, NotChecked, Recovery, Series, inspect
+from detectors import Finding, NotChecked, Recovery, Series, groups, inspect
 from detectors.direction import mann_kendall, newey_west, theil_sen
 from detectors.groups import scan as scan_groups
 from detectors.overfit import Anchor
@@ -203,14 +208,47 @@ def test_overfitting_needs_two_climbs_and_a_falling_train_loss():
     assert scan_evals(rising, "eval_loss", {})[0] == []
 
 
+def rows(values: np.ndarray, first: int = 0) -> np.ndarray:
+    block = first + np.arange(len(values))
+    return np.column_stack([block, block * 160.0, values])
+
+
+def group_blocks() -> dict[str, np.ndarray]:
+    """Twenty constant groups, nine that grow slowly, and a gate that runs away from block 30 on."""
+    at = np.arange(60.0)
+    blocks = {f"constant{k}": rows(np.full(60, math.exp(5.0))) for k in range(20)}
+    blocks |= {f"calm{k}": rows(np.exp(1 + 1e-3 * (1 + k / 10) * at)) for k in range(9)}
+    return blocks | {"gate": rows(np.exp(1 + 0.02 * np.maximum(at - 30, 0)))}
+
+
 def test_one_group_that_runs_away_is_named_and_constant_groups_are_no_peers():
-    blocks = {f"constant{k}": [(b, b * 160.0, 5.0) for b in range(60)] for k in range(20)}
-    blocks |= {f"calm{k}": [(b, b * 160.0, 1 + 1e-3 * (1 + k / 10) * b) for b in range(60)] for k in range(9)}
-    blocks["gate"] = [(b, b * 160.0, 1 + (0 if b < 30 else 0.02 * (b - 30))) for b in range(60)]
-    answers, _ = scan_groups(blocks, {})
+    answers, _ = scan_groups(group_blocks(), {}, {})
     findings = [a for a in answers if isinstance(a, Finding)]
     assert {f.metric for f in findings} == {"gate"}
     assert findings[0].severity == 2
+
+
+@given(st.lists(st.integers(0, 60), max_size=6), st.integers(0, 2))
+def test_groups_judged_in_slices_say_the_same(cuts, lag):
+    """One leaf comes up to two blocks later than the others."""
+    whole, edges = group_blocks(), [0, *sorted(cuts), 60]
+    said, state = [], {}
+    for low, high in pairwise([*edges, 62]):
+        late = slice(max(low - lag, 0), max(high - lag, 0))
+        part = {name: each[late] if name == "calm0" else each[low:high] for name, each in whole.items()}
+        found, state = scan_groups(part, {}, state)
+        said += found
+    assert said == scan_groups(whole, {}, {})[0]
+
+
+def test_a_restart_goes_on_with_the_blocks_of_its_parent():
+    whole = group_blocks()
+    _, state = scan_groups({name: each[:40] for name, each in whole.items()}, {}, {})
+    carried = groups.carry(state, 38 * 160.0)
+    again = {name: np.column_stack([np.arange(100, 122), each[38:, 1:]]) for name, each in whole.items()}
+    answers, _ = scan_groups(again, {}, carried)
+    assert {f.metric for f in answers if isinstance(f, Finding)} == {"gate"}
+    assert min(f.detected_step for f in answers if isinstance(f, Finding)) < 45 * 160.0
 
 
 def test_mann_kendall_on_blocks_holds_its_level_and_theil_sen_is_deaf_to_one_outlier():
