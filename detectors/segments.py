@@ -1,6 +1,6 @@
 """Offline segmentation of one series: for reports and questions after the fact, never for gating.
 
-Sees: changes of level and of slope. Each segment is a straight line with autocorrelated, possibly heavy-tailed noise; the
+Sees: changes of level and of slope. Segments are levels or straight lines with autocorrelated, possibly heavy-tailed noise; the
 number of changes and the noise are chosen together by description length, so that neither scale nor autocorrelation nor a
 jumpy but stationary metric buys a change. Silent: below ten finite values; below `RESOLUTION` of the series' own spread.
 Fooled by: a slow cycle, which it cuts at its turns; a change of variance alone, which it does not look for; more than
@@ -22,10 +22,11 @@ MIN_SIZE = 5  # samples in a segment: a line has two parameters, and its noise n
 MOST = 20  # changes: more are no summary
 LONGEST = 1000  # samples that are searched one by one; a longer series is searched in blocks
 RESOLUTION = 0.05  # standard deviations of the series, about 1 % of a plot: noise is never taken for smaller
-CORRELATIONS = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95)  # of neighbours around the lines
+CORRELATIONS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95)  # of neighbours around the lines
 TAILS = (4.0, 2.0, 1.0)  # degrees of freedom of Student's t that the noise may have, beside Gauss
 ROUNDS = 8  # of reweighting for the scale of each, from the scale of the one before
-PER_CHANGE = 4  # parameters: a line, and a place, which counts twice (log n nats; Davis, Lee and Rodriguez-Yam)
+SHAPES = (1, 2)  # parameters of a segment: a level or a line, the same for all segments of a series
+PLACE = 2.0  # parameters that a change counts for beside its level or line: log n nats (Davis, Lee and Rodriguez-Yam)
 OUTLIER = 4.0  # robust scales of a sample's difference from the median of five: it is no segment
 ROUNDING = 1e-12
 
@@ -35,6 +36,7 @@ class Candidate:
     """A segmentation of n samples: its changes, the correlation it was fitted with and what its lines leave over."""
 
     changes: list[int]
+    shape: int
     correlation: float
     rest: Array
 
@@ -73,9 +75,10 @@ def candidates(y: Array) -> list[Candidate]:
     """The best segmentations into 1, 2, ... lines for each correlation. `y` has unit variance, shape (n,)."""
     most = min(MOST, len(y) // MIN_SIZE - 1)
     return [
-        Candidate(changes, correlation, _rest(y, changes, correlation))
+        Candidate(changes, shape, correlation, _rest(y, changes, shape, correlation))
         for correlation in CORRELATIONS
-        for changes in _best_splits(_squares(y, correlation), most)
+        for shape, squares in zip(SHAPES, _squares(y, correlation), strict=True)
+        for changes in _best_splits(squares, most)
     ]
 
 
@@ -93,8 +96,8 @@ def _whitened(y: Array, correlation: float) -> tuple[Array, Array]:
     return math.sqrt(1 - correlation**2) * rows, later
 
 
-def _squares(y: Array, correlation: float) -> Array:
-    """Sum of squares around the best line through the samples [start, end), by end and start; shape (n + 1, n)."""
+def _squares(y: Array, correlation: float) -> tuple[Array, Array]:
+    """Sums of squares around the best level and line of the samples [start, end), by end and start; shapes (n + 1, n)."""
     first, later = _whitened(y, correlation)
 
     def total(a: int, b: int) -> Array:
@@ -103,10 +106,14 @@ def _squares(y: Array, correlation: float) -> Array:
 
     n = len(y)
     short = np.arange(n + 1)[:, None] - np.arange(n)[None, :] < MIN_SIZE
-    ones, steps, both, level, slope = total(0, 0), total(1, 1), total(0, 1), total(0, 2), total(1, 2)
+    whole, ones, level = total(2, 2), total(0, 0), total(0, 2)
+    steps, both, slope = total(1, 1), total(0, 1), total(1, 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        fitted = (steps * level**2 - 2 * both * level * slope + ones * slope**2) / (ones * steps - both**2)
-    return np.where(short, np.inf, np.maximum(total(2, 2) - fitted, 0.0))
+        flat = level**2 / ones
+        line = (steps * level**2 - 2 * both * level * slope + ones * slope**2) / (ones * steps - both**2)
+    return np.where(short, np.inf, np.maximum(whole - flat, 0.0)), np.where(
+        short, np.inf, np.maximum(whole - line, 0.0)
+    )
 
 
 def _best_splits(squares: Array, most: int) -> list[list[int]]:
@@ -125,14 +132,14 @@ def _best_splits(squares: Array, most: int) -> list[list[int]]:
     return splits
 
 
-def _rest(y: Array, changes: list[int], correlation: float) -> Array:
-    """What the lines and the sample before leave unexplained, shape (n,)."""
+def _rest(y: Array, changes: list[int], shape: int, correlation: float) -> Array:
+    """What the levels or lines and the sample before leave unexplained, shape (n,)."""
     first, later = _whitened(y, correlation)
     out = np.empty(len(y))
     for start, end in zip([0, *changes], [*changes, len(y)], strict=True):
         rows = np.column_stack([first[:, start], later[:, start + 1 : end]])
-        line = np.linalg.lstsq(rows[:2].T, rows[2], rcond=None)[0]
-        out[start:end] = rows[2] - line @ rows[:2]
+        fit = np.linalg.lstsq(rows[:shape].T, rows[2], rcond=None)[0]
+        out[start:end] = rows[2] - fit @ rows[:shape]
     return out
 
 
@@ -141,7 +148,8 @@ def _lengths(found: list[Candidate]) -> Array:
     n = len(found[0].rest)
     count = np.array([len(each.changes) for each in found])
     correlation = np.array([each.correlation for each in found])
-    parameters = PER_CHANGE * count + 3 + (correlation > 0)  # with one line, the scale and the correlation
+    shape = np.array([each.shape for each in found])
+    parameters = (PLACE + shape) * count + shape + 1 + (correlation > 0)  # with the scale of the noise
     room = n - parameters - 2
     paid = np.where(room > 0, parameters * math.log(n) * n / np.maximum(room, 1e-9), math.inf)
     return np.asarray(
@@ -170,5 +178,5 @@ def _refined(y: Array, blocks: list[int], size: int) -> list[int]:
     for block in blocks:
         start = max(0, (block - MIN_SIZE) * size)
         near = y[start : (block + MIN_SIZE) * size]
-        out.append(start + _best_splits(_squares(near, 0.0), 1)[1][0])
+        out.append(start + _best_splits(_squares(near, 0.0)[1], 1)[1][0])
     return sorted(set(out))

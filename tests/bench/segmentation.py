@@ -8,6 +8,7 @@ Run: python tests/bench/segmentation.py FOLDER
 import json
 import sys
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 
@@ -17,7 +18,7 @@ from detectors import segments
 
 MARGIN = 5  # samples
 RESOLUTIONS = (0.03, 0.05, 0.07, 0.1, 0.14, 0.2)
-PER_CHANGE = (3, 3.5, 4, 4.5, 5)
+PLACES = (1.0, 1.5, 2.0, 2.5, 3.0)
 Places = dict[str, list[int]]
 
 
@@ -46,7 +47,7 @@ def cover(places: Places, found: Iterable[int], n: int) -> float:
 
     def spans(changes: Iterable[int]) -> list[tuple[int, int]]:
         edges = [0, *sorted({k for k in changes if 0 < k < n}), n]
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return list(pairwise(edges))
 
     def overlap(a: tuple[int, int], b: tuple[int, int]) -> float:
         return max(0, min(a[1], b[1]) - max(a[0], b[0])) / (max(a[1], b[1]) - min(a[0], b[0]))
@@ -60,8 +61,8 @@ def cover(places: Places, found: Iterable[int], n: int) -> float:
 def main(folder: Path) -> None:
     places = json.loads((folder / "annotations.json").read_text())
     names = sorted(places)
-    default = (segments.PER_CHANGE, segments.RESOLUTION)
-    grid = sorted({default, *((per, least) for per in PER_CHANGE for least in RESOLUTIONS)})
+    default = (segments.PLACE, segments.RESOLUTION)
+    grid = sorted({default, *((per, least) for per in PLACES for least in RESOLUTIONS)})
     scores = np.empty((len(grid), len(names), 2))
     for column, name in enumerate(names):
         values = np.array(json.loads((folder / "series" / f"{name}.json").read_text())["values"], dtype=float)
@@ -69,8 +70,8 @@ def main(folder: Path) -> None:
             (cover(places[name], found, len(values)), f1(places[name], found)) for found in over(values, grid)
         ]
     table = scores.mean(axis=1)
-    print("per change  " + "".join(f"   {least:<10}" for least in RESOLUTIONS))
-    for per in PER_CHANGE:
+    print("place       " + "".join(f"   {least:<10}" for least in RESOLUTIONS))
+    for per in PLACES:
         cells = (table[grid.index((per, least))] for least in RESOLUTIONS)
         print(f"{per:<12}" + "".join(f"{a:.3f} {b:.3f}  " for a, b in cells))
     print("default {}: cover {:.3f} f1 {:.3f}".format(default, *table[grid.index(default)]))
@@ -87,10 +88,10 @@ def over(values: np.ndarray, grid: list[tuple[float, float]]) -> Iterable[list[i
     """The changes under each pair of constants; the search is common to all."""
     seen = np.flatnonzero(np.isfinite(values))
     found = segments.candidates(segments.standard(segments.without_outliers(values[seen])))
-    before = (segments.PER_CHANGE, segments.RESOLUTION)
-    for segments.PER_CHANGE, segments.RESOLUTION in grid:
+    before = (segments.PLACE, segments.RESOLUTION)
+    for segments.PLACE, segments.RESOLUTION in grid:
         yield [int(seen[k]) for k in segments.shortest(found)]
-    segments.PER_CHANGE, segments.RESOLUTION = before
+    segments.PLACE, segments.RESOLUTION = before
 
 
 def left_out(scores: np.ndarray, rows: list[int]) -> tuple[np.ndarray, list[int]]:
