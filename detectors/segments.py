@@ -4,7 +4,8 @@ Sees: changes of level and of slope. Segments are levels or straight lines with 
 number of changes and the noise are chosen together by description length, so that neither scale nor autocorrelation nor a
 jumpy but stationary metric buys a change. Silent: below ten finite values; below `RESOLUTION` of the series' own spread.
 Fooled by: a slow cycle, which it cuts at its turns; a change of variance alone, which it does not look for; more than
-`MOST` changes. False changes per 100,000 samples: see docs/decisions/change-points.md. Units: positions in the array.
+`MOST` changes. False changes: none in 15,400 samples each of white noise and AR(1) of 0.5, 0.8 and 0.9 (series of 200 to
+5,000); 5 in 160 series of 50. Units: positions in the array. Reasons: docs/decisions/change-points.md.
 Source: least-squares segmentation by dynamic programming (Auger and Lawrence 1989), description length of piecewise
 autoregressions (Davis, Lee and Rodriguez-Yam 2006, doi 10.1198/016214505000000745).
 """
