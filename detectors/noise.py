@@ -144,7 +144,10 @@ def expect(values: Array, step: Array, offset: int, *, zeros: bool = False) -> E
 
 
 def _longrun(x: Array, y: Array, a: Array, b: Array, scale: Array) -> Array:
-    """Long-run over white variance from means of four block medians (64 samples) around each fitted line; at least 1."""
+    """Long-run over white variance from means of four block medians (64 samples) around each fitted line.
+
+    One window knows it to 60 %, so it may come out below 1: average before it is bounded.
+    """
     rest = y - a[:, None] - b[:, None] * x
     groups = rest.reshape(len(rest), -1, 4)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -152,9 +155,12 @@ def _longrun(x: Array, y: Array, a: Array, b: Array, scale: Array) -> Array:
         count = np.isfinite(means).sum(axis=1)
         power = np.nansum(means * means, axis=1) / np.maximum(count - 2, 1)
         ratio = 4 * BLOCK * power / (MEDIAN_EFFICIENCY * scale * scale)
-    return np.where(count >= MIN_GROUPS, np.clip(np.nan_to_num(ratio, nan=1.0, posinf=CHUNK), 1.0, CHUNK), np.nan)
+    return np.where(count >= MIN_GROUPS, np.minimum(np.nan_to_num(ratio, nan=1.0, posinf=CHUNK), CHUNK), np.nan)
 
 
 def enough(index: NDArray[np.int64], longrun: Array) -> NDArray[np.bool_]:
-    """Whether 20 blocks of five autocorrelation times lie behind each sample index (long-run ratio ~ autocorrelation time)."""
-    return np.asarray((index >= NEEDED) & (index >= 20 * 5 * longrun))
+    """Whether 20 blocks of five autocorrelation times lie behind each sample index (long-run ratio ~ autocorrelation time).
+
+    From 1,024 samples on it is always so: a ratio that asks for more comes from a bend or a collapse.
+    """
+    return np.asarray((index >= NEEDED) & (index >= np.minimum(20 * 5 * longrun, 4 * CHUNK)))

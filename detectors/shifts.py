@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from detectors.noise import BLOCK, CHUNK, GAP, Expectation, block_medians, enough, expect, log_step
+from detectors.noise import BLOCK, CHUNK, GAP, WINDOW, Expectation, block_medians, enough, expect, log_step
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
@@ -26,27 +26,33 @@ FROZEN = 1024  # samples for which an alarm holds the baseline
 CONFIRM = 8  # samples beyond the onset; fewer are an excursion
 LOOK = 128  # samples in which the onset is sought
 LEARN = 16  # chunks
-LASTS = 64  # samples after which a dip of the routing is no dip
+MOST = 30.0  # of the long-run ratio (AR(1) 0.94): a bend or a collapse gives any value, and would deafen the sums
+LASTS = 64  # samples after which a small shift, or a dip of the routing, is no passing one
 APART = 64  # samples between two clean windows that end an episode
+RUNS = 8.0  # scales of a block mean by which four blocks rise that run away: with 4, one in five long watches saw it in noise
 COLLAPSED = math.log(0.9)  # an entropy a tenth below its baseline
 YOUNG = 544  # samples before routing is judged: it finds its balance first
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Effect gate and severities of a role: least change in the judged scale, S of a rise, S of a fall."""
+    """Effect gate and severities of a role: least change in the judged scale, S of a rise, S of a fall.
+
+    A change under `at_once` is S1 first and has its severity when it has lasted for LASTS samples.
+    """
 
     effect: float
     up: int
     down: int
     plain: float = 0.0  # least change in plain units
-    lasting: bool = False  # S1 first; its severity when it has lasted for LASTS samples
+    at_once: float = 0.0
 
 
 GATES = {
-    "loss": Gate(0.005, 2, 0),
+    # 1.5 standard deviations of a batch of 11,000 sequences are 0.25 % (0.178 over the root of their number)
+    "loss": Gate(0.002, 2, 0, at_once=0.005),
     "token_drop": Gate(0.02, 2, 0, plain=0.01),
-    "router_entropy": Gate(0.005, 0, 2, lasting=True),
+    "router_entropy": Gate(0.005, 0, 2, at_once=math.inf),
 }
 
 
@@ -106,6 +112,7 @@ def _sums(chunk: Chunk, values: Array, base: Expectation, part: slice, now: dict
     longrun = base.longrun[part]
     if len(now["ratios"]) >= 2:
         longrun = np.full(len(longrun), float(np.median(now["ratios"])))
+    longrun = np.clip(longrun, 1.0, MOST)  # one window alone knows it to 60 %: bounded after the median
     z = _standard(values[chunk.offset + part.start : chunk.offset + part.stop], base, part, longrun)
     index = chunk.start + np.arange(part.start, part.stop)
     z[~enough(index, longrun) | (index < max(now.get("deaf_until", 0), 0 if chunk.role == "loss" else YOUNG))] = 0.0
@@ -162,7 +169,7 @@ def _alarm(
         b=float(base.slope[k]),
         scale=float(base.scale[k] * math.sqrt(longrun)),
         shift=shift,
-        severity=min(severity, 1) if GATES[chunk.role].lasting else severity,
+        severity=min(severity, 1) if abs(shift) < GATES[chunk.role].at_once else severity,
         lasting=severity,
         clean=None,
         up=0.0,
@@ -183,6 +190,9 @@ def _moves(chunk: Chunk, values: Array, base: Expectation, k: int, first: int, s
     shift = float(np.nanmedian(after - base.intercept[k] - base.slope[k] * log_step(chunk.step[first : at + 1])))
     moved = float(np.nanmedian(after) - np.nanmedian(values[near]))
     plain = abs(float(np.nanmedian(chunk.value[first : at + 1]) - np.nanmedian(chunk.value[near])))
+    if chunk.role != "loss":  # routing finds its balance slowly: a line through that runs past where it settles
+        lately = float(np.nanmedian(values[max(first - WINDOW * BLOCK, 0) : first]))
+        moved = sign * min(sign * moved, sign * (float(np.nanmedian(after)) - lately))
     return sign * shift >= gate.effect and sign * moved >= 0.5 * sign * shift and plain >= gate.plain
 
 
@@ -253,18 +263,22 @@ def _gets_worse(chunk: Chunk, values: Array, index: int, rest: float, now: dict[
     if chunk.role == "router_entropy" and rest <= COLLAPSED and now["severity"] < 3:
         now["severity"] = 3
         return [_say(chunk, index, now, "level", rest, level)]
-    if now["severity"] < now["lasting"] and now["clean"] is None and index - now["onset"] >= LASTS:
+    lasts = now["clean"] is None and index - now["onset"] >= LASTS and now["sign"] * rest >= abs(now["shift"]) / 2
+    if now["severity"] < now["lasting"] and lasts:
         now["severity"] = now["lasting"]
         return [_say(chunk, index, now, "level", rest, level)]
-    return _runs_away(chunk, values, index, now) if chunk.role == "loss" and now["severity"] == 2 else []
+    return _runs_away(chunk, values, index, rest, now) if chunk.role == "loss" and now["severity"] == 2 else []
 
 
-def _runs_away(chunk: Chunk, values: Array, index: int, now: dict[str, Any]) -> list[Said]:
+def _runs_away(chunk: Chunk, values: Array, index: int, rest: float, now: dict[str, Any]) -> list[Said]:
     at = chunk.at(index)
     if index - now["since"] < 4 * BLOCK:
         return []
     four = block_medians(values[at - 4 * BLOCK + 1 : at + 1])
-    if not (np.diff(four) > 0).all() or four[-1] - four[0] < max(0.05, 4 * now["scale"] / 4):
+    rise = float(four[-1] - four[0])
+    if not (np.diff(four) > 0).all() or rise < max(0.05, RUNS * now["scale"] / math.sqrt(BLOCK)):
+        return []
+    if rest < now["shift"] + rise / 2:  # it wanders about the level that was told
         return []
     now["severity"] = 3
     after = float(math.exp(four[-1]))

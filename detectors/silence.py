@@ -23,9 +23,17 @@ MIN_SAMPLES = 10
 
 
 def carry(state: State, step: float) -> State:
-    """Nothing to keep."""
-    del step
-    return state
+    """Nothing to keep: the first line of a launch is held against the last one of its parent, see `launched`."""
+    del state, step
+    return {}
+
+
+def launched(index: int, heard: float) -> State:
+    """The state of an attempt whose first own sample has this index; its parent's newest line was at `heard` (unix seconds).
+
+    The samples before the fork were logged long before that: a run that goes back has not stood still since.
+    """
+    return {"launch": index, "heard": heard}
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
@@ -33,6 +41,9 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     at = chunk.offset
     seconds = chunk.seconds[max(at - 1, 0) :]
     gap = np.diff(seconds, prepend=np.nan if at == 0 else seconds[:1])[0 if at == 0 else 1 :]
+    if state.get("launch", -1) in chunk.indices:
+        first = state["launch"] - chunk.start
+        gap[first] = seconds[len(seconds) - len(gap) + first] - state["heard"]
     with np.errstate(invalid="ignore"):
         long = gap > LEAST_SECONDS
     said: list[Said] = []

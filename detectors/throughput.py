@@ -1,9 +1,10 @@
 """Slow steps: MFU, throughput and step time.
 
 Sees: at least 12 of the last 20 samples worse than the trailing median (256 samples, one block apart) by 3 % or three
-relative scatters, whichever is more; so evaluation and checkpoint pauses (about 2 % of the steps) do not count, and a
-bimodal step time widens its own gate. S1 at once; S2 when it lasts for 64 samples, and, where two or more slow spells
-ended by themselves before, for twice the longest of the last eight. The reference is frozen until the metric is back.
+relative scatters (of samples in a block of 16, or of the block medians), whichever is more; so evaluation and
+checkpoint pauses (about 2 % of the steps) do not count, and a bimodal step time or a machine shared with others widens
+its own gate. S1 at once; S2 when it lasts for 64 samples, and, where two or more slow spells ended by themselves
+before, for twice the longest of the last eight. The reference is frozen until the metric is back.
 A lone step above five times the median is annotated (S0).
 Silent: before 100 samples; on sentinels (MFU -100) and on the first sample after a restart.
 Fooled by: an announced change of batch, sequence length or hardware; a metric averaged over a window that changes.
@@ -75,8 +76,11 @@ def _reference(speed: Array, chunk: Chunk) -> tuple[Array, Array]:
     medians = block_medians(speed)
     inner = block_medians(np.abs(speed[: len(medians) * BLOCK].reshape(-1, BLOCK) - medians[:, None]).reshape(-1))
     typical, scatter = (row_median(windows(part, first, rows, REFERENCE, 1)) for part in (medians, inner))
+    wander = row_median(
+        np.abs(windows(medians, first, rows, REFERENCE, 1) - typical[:, None])
+    )  # a machine shared by others
     each = np.repeat(np.arange(rows), BLOCK)[:size]
-    gate = 1 - np.maximum(LEAST, SCATTERS * NORMAL_MAD * scatter / typical)
+    gate = 1 - np.maximum(LEAST, SCATTERS * NORMAL_MAD * np.maximum(scatter, wander) / typical)
     typical = typical[each]
     typical[: max(0, MIN_SAMPLES - chunk.start)] = np.nan
     return typical, gate[each]

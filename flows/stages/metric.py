@@ -6,6 +6,7 @@ import polars as pl
 from detectors.finding import Answer
 from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
+from detectors.silence import launched
 from detectors.suite import advance, carried, is_sentinel
 from flows.stages.memory import Memory
 
@@ -62,6 +63,8 @@ def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, gro
     judge_metric(memory, tail, name=name, role=role, group=group)
     if "throughput" in memory.states:  # the first step of a launch compiles
         memory.states["throughput"] = {**memory.states["throughput"], "launch": memory.end}
+    if "silence" in memory.states and parent is not None and len(parent.seconds):
+        memory.states["silence"] = launched(memory.end, float(parent.seconds[-1]))
     return memory
 
 

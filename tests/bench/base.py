@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import null
 import numpy as np
 import polars as pl
 from cases import Case
 from numpy.typing import NDArray
 from scipy.ndimage import median_filter
 from score import is_healthy
+from split import HALVES
 
 from flows.records import Role
 from flows.sources.roles import role_of
@@ -22,8 +24,11 @@ CORE = (
     "token_drop", "router_entropy",
 )  # fmt: skip
 SPEED = frozenset({"mfu", "throughput", "step_time"})
-# recorded beside other work: their slow spells are real, and no ground to inject slow-downs into
-SHARED = frozenset({"runs/capacity_cut", "runs/lr_hot_resume", "runs/router_collapse"})
+# recorded beside other work: their slow spells are real (the block medians of runs/healthy wander by 11 %), and no ground
+# to inject slow-downs into
+SHARED = frozenset({"runs/capacity_cut", "runs/healthy", "runs/lr_hot_resume", "runs/router_collapse"})
+OPEN = ("open log", "large batch")
+MADE_STEPS = 12_000  # of a made base: room for a drift in 10,000 steps
 LEAVES = 3  # of each role: layers and leaves that are kept beside the whole-run metrics
 LEAST_ROWS = 1_200
 LOOK = 512  # samples before a place from which the noise there is taken
@@ -52,7 +57,7 @@ class Base:
         return sorted((n for n, r in self.roles.items() if r.role in roles), key=lambda n: self.roles[n].group != "")
 
 
-def choose(cases: Sequence[Case], names: Sequence[str] = (), per_half: int = 8, least: int = 4) -> list[Case]:
+def choose(cases: Sequence[Case], names: Sequence[str] = (), per_half: int = 16, least: int = 4) -> list[Case]:
     """The cases to be used as bases: those named, else the healthy recordings, filled up with stretches before a fault."""
     if names:
         known = {case.name: case for case in cases}
@@ -87,8 +92,26 @@ def load(log: Path, name: str, half: str, until: int | None, pace: float | None 
     return Base(name, half, frame.select(step, clock, *chosen), step, clock, {c: roles[c] for c in chosen}, pace)
 
 
+def made_cases(per_half: int = 4) -> list[Case]:
+    """Bases for what no short recording can hold: long runs with the noise and the pauses of open logs."""
+    out: list[Case] = []
+    for half in HALVES:
+        seeds = [seed for seed in range(1, 100) if null.half_of_seed(seed) == half and null.flavour_of(seed) in OPEN]
+        out += [Case(f"made/{null.flavour_of(s)}/{s}", "made", half, Path(str(s)), ()) for s in seeds[:per_half]]
+    return out
+
+
+@lru_cache(maxsize=4)
+def _made(name: str, half: str, seed: int) -> Base:
+    frame = null.run(seed, MADE_STEPS)
+    step, clock = frame.columns[:2]
+    return Base(name, half, frame, step, clock, {c: role_of(c) for c in frame.columns[2:]})
+
+
 def base_of(case: Case) -> Base | None:
-    """The stretch of a recorded case before anything happens in it."""
+    """The stretch of a recorded case before anything happens in it; of a made one the whole."""
+    if case.family == "made":
+        return _made(case.name, case.half, int(case.log.name))
     shown = [truth.onset for truth in case.truths if case.name not in SHARED or not truth.roles <= SPEED]
     until = min(shown, default=None)
     return load(case.log, case.name, case.half, until, case.seconds_per_step)

@@ -41,6 +41,8 @@ class Fault:
     severity: int
     patterns: tuple[str, ...] = ()
     event: str = ""
+    history: int = 0  # rows before it, and behind it, without which nothing can be known of it
+    room: int = 0
 
 
 _level = partial(Fault, kind="level", unit="sigma", lasts="stays", severity=2)
@@ -48,7 +50,7 @@ _speed = partial(Fault, kind="level", roles=SPEED, unit="part of the speed", las
 LOSS = ("loss", "grad_norm")
 
 FAULTS: dict[str, Fault] = {
-    "spike": Fault("spike", LOSS, "sigma", (3, 6, 12, 25), shapes.spike, "passes", 2, ("loss_spike_fast",)),
+    "spike": Fault("spike", LOSS, "sigma", (3, 6, 8, 12, 25), shapes.spike, "passes", 2, ("loss_spike_fast",)),
     "partial_recovery": Fault(
         "level", (*LOSS, "eval_loss"), "sigma", (0.5, 1, 2), shapes.partial_recovery, "stays", 2, ("loss_spike_partial",)
     ),
@@ -56,11 +58,18 @@ FAULTS: dict[str, Fault] = {
         "divergence", (*LOSS, "eval_loss"), "% in 10 steps", (0.5, 2, 5), shapes.divergence, "goes_on", 3, ("loss_divergence",)
     ),
     "level_shift": _level(
-        roles=("loss",), ladder=(0.5, 1, 2, 4), shape=shapes.level("loss"),
+        roles=("loss",), ladder=(0.5, 1, 1.5, 2, 4), shape=shapes.level("loss"), history=1_024,
         patterns=("loss_level_shift", "train_only_phase_shift"),
+    ),
+    "level_held": _level(
+        roles=("loss",), ladder=(1.5, 2, 4), lasts="passes", severity=1, shape=shapes.level("loss", length=30), history=1_024
     ),
     "drift_gradient": Fault(
         "trend", ("grad_norm",), "sigma in 1,000 steps", (1, 2, 4), shapes.drift_gradient, "goes_on", 1, ("grad_norm_slow_rise",)
+    ),
+    "drift_slow": Fault(
+        "trend", ("grad_norm",), "% in 10,000 steps", (10, 20, 50), shapes.drift_slow, "goes_on", 1, ("grad_norm_slow_rise",),
+        history=1_024, room=10_000,
     ),
     "drift_parameters": Fault(
         "trend", ("param_norm",), "% in 10,000 steps", (2, 10, 50), shapes.drift_parameters, "goes_on", 1,
@@ -69,11 +78,14 @@ FAULTS: dict[str, Fault] = {
     "slope_change": Fault(
         "trend", ("param_norm",), "more of the slope", (0.5, 1, 2), shapes.slope, "goes_on", 1, ("norm_group_runaway",)
     ),
-    "variance": Fault("variance", LOSS, "more of the spread", (0.5, 1, 2), shapes.spread, "goes_on", 1),
+    "variance": Fault(
+        "variance", LOSS, "more of the spread", (0.25, 0.5, 1, 2), shapes.spread, "goes_on", 1, history=1_536, room=1_024
+    ),
     "autocorrelation": Fault("variance", LOSS, "autocorrelation", (0.3, 0.6, 0.9), shapes.memory, "goes_on", 1),
     "nan_burst": Fault("nonfinite", LOSS, "steps", (1, 5, 50), shapes.nan_burst, "passes", 3, ("nan_burst",)),
     "stall": Fault(
-        "stall", (*SPEED, "other"), "minutes", (5, 15, 60), shapes.stall, "passes", 2, ("hang", "step_pause", "data_stall")
+        "stall", (*SPEED, "loss", "other"), "minutes", (5, 20, 60), shapes.stall, "passes", 2,
+        ("hang", "step_pause", "data_stall"),
     ),
     "rewind": Fault("rewind", ("other",), "steps", (50, 200, 500), shapes.rewind, "passes", 0, ("step_rewind_replay",)),
     "resume_hot_rate": Fault(
@@ -92,6 +104,7 @@ FAULTS: dict[str, Fault] = {
         roles=("loss",), ladder=(0.5, 1, 2), lasts="passes", shape=shapes.level("loss", length=400, sign=-1.0)
     ),
     "throughput_level": _speed(ladder=(0.05, 0.15, 0.4), shape=shapes.slower, patterns=("throughput_level_shift",)),
+    "throughput_held": _speed(ladder=(0.05, 0.15, 0.4), lasts="passes", severity=1, shape=shapes.slow_for(20)),
     "throughput_bimodal": _speed(ladder=(0.15, 0.4), lasts="goes_on", shape=shapes.bimodal),
     "throughput_ramp": _speed(
         kind="trend", unit="part of the speed in 1,000 steps", ladder=(0.05, 0.15, 0.4), lasts="goes_on", shape=shapes.slowing
@@ -110,19 +123,25 @@ FAULTS: dict[str, Fault] = {
         "schedule", ("learning_rate",), "doublings of the rate", (-2, -1, 1), shapes.planned_rate, "stays", 2, event="lr_schedule"
     ),
     "twin_context": _speed(ladder=(0.15, 0.4), shape=shapes.slower, event="sequence_length"),
-    "twin_deploy": Fault("stall", (*SPEED, "other"), "minutes", (5, 15), shapes.stall, "passes", 2, event="deploy"),
+    "twin_deploy": Fault("stall", (*SPEED, "loss", "other"), "minutes", (5, 20), shapes.stall, "passes", 2, event="deploy"),
 }  # fmt: skip
 
 
 def possible(base: Base, fault: str) -> bool:
     """Whether a base run logs something that the fault shows in."""
-    return fault == "rewind" or any(not base.roles[name].group for name in base.named(*FAULTS[fault].roles))
+    what = FAULTS[fault]
+    rows = what.history + what.room
+    return fault == "rewind" or (
+        len(base.frame) >= 1.1 * rows and any(not base.roles[name].group for name in base.named(*what.roles))
+    )
 
 
 def place(base: Base, fault: str, seed: int) -> tuple[int, np.random.Generator]:
     """The row at which a fault begins, and the chance that shapes it; the same at all amplitudes."""
     rng = np.random.default_rng([seed, crc32(fault.encode())])
-    return int(rng.uniform(*PLACES) * len(base.frame)), rng
+    size = len(base.frame)
+    first, last = max(PLACES[0] * size, FAULTS[fault].history), min(PLACES[1] * size, size - FAULTS[fault].room)
+    return int(rng.uniform(first, max(first, last))), rng
 
 
 def inject(

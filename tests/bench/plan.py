@@ -59,7 +59,7 @@ def injected(placements: int, names: Sequence[str] = (), faults: Sequence[str] =
     Placement by placement, so that a run that is cut short has seen every fault.
     """
     out: list[list[Plan]] = []
-    chosen = base.choose(recorded_cases(), names)
+    chosen = base.choose([*recorded_cases(), *base.made_cases()], names)
     for half in HALVES:
         mine = [(case, run) for case in chosen if case.half == half and (run := base.base_of(case))]
         for k, seed in enumerate(seeds_of(half, placements // 2) if mine else ()):

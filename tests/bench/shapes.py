@@ -99,6 +99,13 @@ def drift_gradient(base: Base, at: int, amplitude: float, rng: np.random.Generat
     return Change(moved(base, base.named("grad_norm"), amplitude * ramp, in_sigma_at=at))
 
 
+def drift_slow(base: Base, at: int, amplitude: float, rng: np.random.Generator) -> Change:
+    """The total gradient norm and its leaves climb by `amplitude` percent in 10,000 rows."""
+    del rng
+    ramp = np.log1p(amplitude / 100) * np.maximum(since(base, at), 0) / 10_000
+    return Change(moved(base, base.named("grad_norm"), ramp))
+
+
 def drift_parameters(base: Base, at: int, amplitude: float, rng: np.random.Generator) -> Change:
     """One group of parameters grows by `amplitude` percent in 10,000 rows."""
     leaves = [name for name in base.named("param_norm") if base.roles[name].group] or base.named("param_norm")
@@ -177,6 +184,17 @@ def slower(base: Base, at: int, amplitude: float, rng: np.random.Generator) -> C
     return Change(slowed(base, np.where(since(base, at) >= 0, 1 - amplitude, 1.0)))
 
 
+def slow_for(length: int) -> Shape:
+    """`amplitude` of the speed is lost for `length` rows."""
+
+    def shape(base: Base, at: int, amplitude: float, rng: np.random.Generator) -> Change:
+        del rng
+        t = since(base, at)
+        return Change(slowed(base, np.where((t >= 0) & (t < length), 1 - amplitude, 1.0)))
+
+    return shape
+
+
 def bimodal(base: Base, at: int, amplitude: float, rng: np.random.Generator) -> Change:
     """The speed flips between its own and 1 - `amplitude` of it, every 20 rows with even chance."""
     t = since(base, at)
@@ -227,7 +245,7 @@ def sdc(base: Base, at: int, amplitude: float, rng: np.random.Generator) -> Chan
 
 
 def replayed(base: Base, at: int, back: int, rng: np.random.Generator) -> Change:
-    """The run goes back by `back` rows after row `at` and does them again, with noise of 0.002 and a minute's pause."""
+    """The run goes back by `back` rows after row `at` and does them again, with noise of up to 0.002 and a minute's pause."""
     back = min(back, at)
     rows = np.concatenate([np.arange(at + 1), np.arange(at + 1 - back, len(base.frame))])
     again = np.arange(len(rows)) > at
@@ -236,7 +254,10 @@ def replayed(base: Base, at: int, back: int, rng: np.random.Generator) -> Change
     out = {base.clock: seconds + again * pause} if back else {}
     twice = again & (np.arange(len(rows)) <= at + back)
     for name in base.named("loss", "grad_norm"):
-        out[name] = base.values(name)[rows] * np.exp(0.002 * twice * rng.standard_normal(len(rows)))
+        small = min(
+            0.002, 0.25 * sigma(base.values(name), at)
+        )  # open replays differ by 0.002, or little in a large batch
+        out[name] = base.values(name)[rows] * np.exp(small * twice * rng.standard_normal(len(rows)))
     return Change(out, rows)
 
 

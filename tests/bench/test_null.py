@@ -15,12 +15,12 @@ def test_noise_has_the_asked_autocorrelation_and_scale(phi, degrees):
     assert x.std() == pytest.approx(np.sqrt(degrees / (degrees - 2)) if degrees else 1, rel=0.05)
 
 
-def test_eight_roles_are_logged_and_their_metrics_are_coupled():
+def test_the_core_roles_are_logged_and_their_metrics_are_coupled():
     frame = null.run(3)
     names = frame.columns[2:]
     assert len(names) == null.METRICS
     assert {role_of(n).role for n in names} == {
-        "loss", "grad_norm", "mfu", "step_time", "token_drop", "router_entropy",
+        "loss", "grad_norm", "mfu", "step_time", "token_drop", "router_entropy", "param_norm", "learning_rate",
     }  # fmt: skip
     assert frame["throughput/mfu"].to_numpy() * frame["throughput/duration"].to_numpy() == pytest.approx(80)
     hard = np.diff(np.log(frame["train/loss"].to_numpy()))
@@ -28,7 +28,7 @@ def test_eight_roles_are_logged_and_their_metrics_are_coupled():
 
 
 def test_both_halves_see_every_flavour():
-    flavours = {half: {null.flavour_of(seed) for seed in range(1, 9) if seed % 2 == half} for half in (0, 1)}
+    flavours = {half: {null.flavour_of(seed) for seed in range(1, 13) if seed % 2 == half} for half in (0, 1)}
     assert flavours[0] == flavours[1] == set(null.FLAVOURS)
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors import Finding, NotChecked, Recovery, Series, groups, inspect
@@ -228,6 +228,7 @@ def test_one_group_that_runs_away_is_named_and_constant_groups_are_no_peers():
     assert findings[0].severity == 2
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 60), max_size=6), st.integers(0, 2))
 def test_groups_judged_in_slices_say_the_same(cuts, lag):
     """One leaf comes up to two blocks later than the others."""
