@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from detectors import sections
 from detectors.finding import Answer, Finding, Recovery
 from detectors.noise import BLOCK, NORMAL_MAD
-from detectors.sections import Blocks, Section
+from detectors.sections import Blocks, Leaves, Section
 from detectors.series import Array
 
 DETECTOR = ("groups", 2)
@@ -36,9 +36,9 @@ def carry(state: Mapping[str, Any], step: float) -> dict[str, Any]:
     return {"section": sections.before(sections.load(state), step).dump()}
 
 
-def scan(new: Blocks, groups: Mapping[str, str], state: Mapping[str, Any]) -> tuple[list[Answer], dict[str, Any]]:
+def scan(new: Blocks, leaves: Leaves, state: Mapping[str, Any]) -> tuple[list[Answer], dict[str, Any]]:
     """Findings `trend` (S2) with recoveries, for every block that all live leaves have reached."""
-    del groups
+    del leaves
     section = sections.extended(sections.load(state), new)
     fired = dict(state.get("fired", {}))
     said: list[Answer] = []

@@ -18,6 +18,7 @@ from detectors.series import Array
 LATE = 2  # blocks
 
 Blocks = Mapping[str, Array]  # metric -> (k, 3): number of the block, its last step, median of its values
+Leaves = Mapping[str, tuple[str, str]]  # metric -> role, and the layer, leaf, rank or expert that it belongs to
 
 
 class JointDetector(Protocol):
@@ -25,8 +26,8 @@ class JointDetector(Protocol):
 
     DETECTOR: tuple[str, int]
 
-    def scan(self, new: Blocks, groups: Mapping[str, str], state: Mapping[str, Any]) -> tuple[list[Answer], Any]:
-        """Takes the blocks that are new; `groups` gives the layer or leaf of a metric, "" for a whole run."""
+    def scan(self, new: Blocks, leaves: Leaves, state: Mapping[str, Any]) -> tuple[list[Answer], Any]:
+        """Takes the blocks that are new; `leaves` tells of each of their metrics what it is."""
         ...
 
     def carry(self, state: Mapping[str, Any], step: float) -> dict[str, Any]:
@@ -57,9 +58,9 @@ class Section:
         return vars(self) | {"names": list(self.names)}
 
 
-def load(state: Mapping[str, Any]) -> Section:
-    """The section that `dump` gave; an empty one for an empty state."""
-    return Section(**state["section"]) if "section" in state else Section()
+def load(state: Mapping[str, Any], key: str = "section") -> Section:
+    """The section that `dump` gave; an empty one where the state has none."""
+    return Section(**state[key]) if key in state else Section()
 
 
 def extended(old: Section, new: Blocks) -> Section:

@@ -38,7 +38,11 @@ LEAF: dict[str, tuple[str, ...]] = {
 }  # one of many: no statistics but for evaluations
 NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"})
 # detectors across metrics: the roles whose leaves they look at
-JOINT: dict[str, frozenset[str]] = {"groups": frozenset({"param_norm"})}
+JOINT: dict[str, frozenset[str]] = {
+    "groups": frozenset({"param_norm"}),
+    "layers": frozenset({"router_load", "router_entropy", "token_drop", "router_bias"}),
+    "stragglers": frozenset({"step_time", "throughput", "mfu"}),
+}
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
 NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}

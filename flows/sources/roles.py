@@ -39,11 +39,19 @@ ROLES: dict[str, tuple[str, str]] = {
     "clipped": ("", "none"),
     "skipped_steps": ("steps", "down"),
     "link_errors": ("", "down"),
+    "checkpoint": ("steps", "up"),
     "gpu": ("", "none"),
     "other": ("", "none"),
 }
 HEALTHY = ("up", "down", "flat", "none")
 _FIELDS = ("role", "unit", "healthy", "group")
+# one of many by its number, where a dialect names no group. The lowest rank often logs for the whole run.
+_BY_LAYER = frozenset({"router_entropy", "router_load", "router_bias", "router_logit", "token_drop"})
+_BY_RANK = frozenset({"step_time", "throughput", "mfu", "data_wait", "link_errors"})
+_LAYER = re.compile(r"(?:layer|block|expert)s?[._/]?\d+")
+_RANK = re.compile(
+    r"(?<![a-z])(?:(?:rank|gpu|device|worker|replica)s?[._/]?0*[1-9]\d*|(?:host|node)s?[._/]?[a-z]*0*[1-9][a-z0-9]*(?:_[a-z]?\d+)*)"
+)
 # `*` is any text, `{group}` the layer or leaf, `[0-9]` a digit (its dash has become an underscore)
 _WILD = re.compile(r"(\*|\{group\}|\[0_9\])")
 _MEANING = {"*": ".*", "{group}": "(?P<group>.+?)", "[0_9]": "[0-9]"}
@@ -92,8 +100,14 @@ def _known_role(name: str) -> Role:
         if before is not None and at > before:
             break
         if part in light and (found := pattern.fullmatch(light)):
-            return replace(wild_role, group=_group(name.strip(), found))
-    return role or _role({"role": "other"})
+            return replace(wild_role, group=_group(name.strip(), found) or _numbered(light, wild_role.role))
+    return replace(role, group=role.group or _numbered(light, role.role)) if role else _role({"role": "other"})
+
+
+def _numbered(light: str, role: str) -> str:
+    """The layer and expert, or the rank, that a name counts: "layer_3/expert_7" of "moe/layer_3/expert_7_load"."""
+    parts = _LAYER if role in _BY_LAYER else _RANK if role in _BY_RANK else None
+    return "/".join(parts.findall(light)) if parts else ""
 
 
 def _group(name: str, found: re.Match[str]) -> str:

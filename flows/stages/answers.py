@@ -149,7 +149,7 @@ def _joint(
         module = load_joint(detector)
         if detector not in mine and detector in parents:
             mine[detector] = module.carry(parents[detector], attempt.first_step)
-        found, mine[detector] = module.scan(new, {name: metrics[name][1] for name in new}, mine.get(detector, {}))
+        found, mine[detector] = module.scan(new, metrics, mine.get(detector, {}))
         said += found
     return said
 

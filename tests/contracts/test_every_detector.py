@@ -1,13 +1,16 @@
 """One suite over every detector: pure, causal, and the same however the samples are cut."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detectors.noise import CHUNK
-from detectors.suite import BY_ROLE, EVERY, LEAF, advance, carried, detectors_of, load
-from flows.stages.memory import Memory
+from detectors.finding import Finding
+from detectors.noise import BLOCK, CHUNK
+from detectors.suite import BY_ROLE, EVERY, JOINT, LEAF, advance, carried, detectors_of, load, load_joint
+from flows.stages.memory import Memory, decode, encode
 
 NAMES = sorted({*EVERY, *(name for names in (*BY_ROLE.values(), *LEAF.values()) for name in names)})
 ROLES = sorted(role for role, names in BY_ROLE.items() if names)
@@ -87,9 +90,9 @@ def test_the_arrays_are_not_written_to(role):
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(series, kept, strict=True))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *sorted(JOINT)])
 def test_a_detector_names_itself_and_tells_when_it_is_fooled(name):
-    module = load(name)
+    module = load(name) if name in NAMES else load_joint(name)
     assert module.DETECTOR[0] == name
     assert module.DETECTOR[1] >= 1
     for promise in ("Sees:", "Silent:", "Fooled by:", "False alarms:", "Units:"):
@@ -104,3 +107,66 @@ def test_states_survive_their_bytes_and_a_restart(role):
     again = Memory.load(memory.dump())
     assert again.dump() == memory.dump()
     assert set(carried(again.states, 10.0)) == set(detectors_of(role))
+
+
+FAMILIES = [(name, role) for name, roles in sorted(JOINT.items()) for role in sorted(roles)]
+LEAVES, BLOCKS = 12, 180
+
+
+def family(role: str, seed: int) -> dict[str, np.ndarray]:
+    """Block medians of twelve leaves: one jumps, one drifts, all move at last, one has gaps; places go by the seed."""
+    rng = np.random.default_rng(seed)
+    value = np.exp(0.01 * rng.standard_normal((LEAVES, BLOCKS)) + 0.2 * rng.standard_normal((LEAVES, 1)))
+    jump, drift, together = rng.integers(20, BLOCKS - 10, 3)
+    up = -1 if role in ("router_entropy", "throughput", "mfu") else 1
+    value[3, jump : jump + int(rng.integers(1, 60))] *= 3.0**up
+    value[5, drift:] *= np.exp(0.03 * up * np.arange(BLOCKS - drift))
+    value[:, together:] *= 2.0**up
+    value[7, rng.integers(0, BLOCKS, 9)] = np.nan
+    at = np.arange(BLOCKS)
+    return {f"rank_{k}/layer_{k}/x": np.column_stack([at, at * 16.0 + 15, row]) for k, row in enumerate(value, 1)}
+
+
+def jointly(module, leaves, new, cuts):
+    """What is said of the family in slices, through the state's bytes."""
+    state, said = {}, []
+    for low, high in zip([0, *cuts], [*cuts, BLOCKS], strict=True):
+        part = {name: rows[low:high] for name, rows in new.items() if high > low}
+        text = json.dumps(state, default=encode)
+        found, state = module.scan(part, leaves, json.loads(text, object_hook=decode))
+        said += found
+    return [repr(answer) for answer in said]
+
+
+@pytest.mark.parametrize(("name", "role"), FAMILIES)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, BLOCKS), max_size=6).map(sorted))
+def test_a_family_judged_in_slices_says_the_same_to_the_bit(name, role, seed, cuts):
+    new = family(role, seed)
+    leaves = {metric: (role, metric.rpartition("/")[0]) for metric in new}
+    assert jointly(load_joint(name), leaves, new, cuts) == jointly(load_joint(name), leaves, new, [])
+
+
+@pytest.mark.parametrize(("name", "role"), FAMILIES)
+def test_what_is_said_of_a_family_uses_nothing_later(name, role):
+    new = family(role, 4)
+    leaves = {metric: (role, metric.rpartition("/")[0]) for metric in new}
+    whole, _ = load_joint(name).scan(new, leaves, {})
+    part, _ = load_joint(name).scan({metric: rows[:140] for metric, rows in new.items()}, leaves, {})
+    assert any(isinstance(answer, Finding) for answer in whole)
+    until = 140 * BLOCK
+    assert part == [a for a in whole if (a.detected_step if isinstance(a, Finding) else a.step) < until]
+
+
+@pytest.mark.parametrize(("name", "role"), FAMILIES)
+def test_a_family_s_state_is_not_written_to_and_survives_a_restart(name, role):
+    module, new = load_joint(name), family(role, 2)
+    leaves = {metric: (role, metric.rpartition("/")[0]) for metric in new}
+    _, state = module.scan({metric: rows[:150] for metric, rows in new.items()}, leaves, {})
+    kept = json.dumps(state, default=encode)
+    module.scan({metric: rows[150:] for metric, rows in new.items()}, leaves, state)
+    assert json.dumps(state, default=encode) == kept
+    carried_on = module.carry(state, 149 * 16.0)
+    assert json.dumps(state, default=encode) == kept
+    again, _ = module.scan({metric: rows[150:] - [20, 0, 0] for metric, rows in new.items()}, leaves, carried_on)
+    assert all(answer.metric in new for answer in again)

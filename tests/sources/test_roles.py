@@ -84,6 +84,12 @@ NAMES = {
     "skipped_steps": """
         optim/skipped_step
     """,
+    "checkpoint": """
+        checkpoint/last_step ckpt/step train/last_checkpoint_step checkpoint/age_seconds ckpt_age
+    """,
+    "link_errors": """
+        system/gpu.0.nvlinkRecoveryCount nvlink/gpu_3/replay_errors host-7/xid
+    """,
     "gpu": """
         system/gpu.0.powerWatts
     """,
@@ -115,7 +121,7 @@ SPACED = {
 CONTRACT = """
     loss grad_norm update_norm param_norm mfu throughput step_time token_drop router_entropy router_load
     router_bias router_logit max_logit logsumexp learning_rate eval_loss eval_score batch_size
-    sequence_length tokens memory data_wait clipped skipped_steps link_errors gpu other
+    sequence_length tokens memory data_wait clipped skipped_steps link_errors gpu other checkpoint
 """
 ALL = [(name, role) for role, names in NAMES.items() for name in names.split()] + list(SPACED.items())
 
@@ -184,3 +190,22 @@ def test_sentinels_are_negative_values_of_what_cannot_be_negative() -> None:
     values = np.array([-100.0, 0.0, 20.0, np.nan, -np.inf])
     assert sentinels("mfu", values).tolist() == [True, False, False, False, False]
     assert not sentinels("loss", values).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "group"),
+    [
+        ("perf/rank_7/step_time", "step_time", "rank_7"),
+        ("step_time/host-gb200-r3-n7", "step_time", "host_gb200_r3_n7"),
+        ("perf/rank_0/step_time", "step_time", ""),
+        ("tokens_per_second/gpu12", "throughput", "gpu12"),
+        ("throughput/device/TPS", "throughput", ""),
+        ("moe/layer_3/expert_load_max", "router_load", "layer_3"),
+        ("moe/layer_3/expert_7_load", "router_load", "layer_3/expert_7"),
+        ("layers.11.moe/max_vio", "router_load", "layers.11"),
+        ("train/router/layer_11/routing_entropy", "router_entropy", "layer_11"),
+        ("moe/max_vio", "router_load", ""),
+    ],
+)
+def test_a_layer_or_rank_that_a_name_counts_is_its_group(name, role, group):
+    assert (role_of(name).role, role_of(name).group) == (role, group)
