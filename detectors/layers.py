@@ -145,7 +145,7 @@ def _judge(section: Section, todo: range, role: str, known: dict[str, Any]) -> l
     far = _far(rise, count, gate)
     since = _since(section, rise, columns, names, gate, known)
     said: list[Answer] = []
-    look = far.any(axis=0).tolist()
+    look = [bool(column.any()) for column in far.T]
     for k in range(len(blocks)):
         if count[k] < LEAVES or not (look[k] or known["fired"]):
             continue

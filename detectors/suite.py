@@ -16,7 +16,7 @@ from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 
 EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {
-    "loss": ("divergence", "spikes", "shifts", "spread", "invariants", "silence"),
+    "loss": ("divergence", "spikes", "shifts", "spread", "rates", "invariants", "silence"),
     "grad_norm": ("spikes", "direction", "invariants"),
     "update_norm": ("spikes", "invariants"),
     "param_norm": ("invariants", "direction"),
@@ -29,12 +29,17 @@ BY_ROLE: dict[str, tuple[str, ...]] = {
     "learning_rate": ("schedule",),
     "eval_loss": ("invariants", "evals"),
     "eval_score": ("evals",),
+    "skipped_steps": ("rates",),
+    "clipped": ("saturation",),
+    "link_errors": ("counters",),
+    "checkpoint": ("checkpoints",),
 }
 LEAF: dict[str, tuple[str, ...]] = {
     "param_norm": ("invariants",),
     "grad_norm": ("invariants",),
     "eval_loss": ("invariants", "evals"),
     "eval_score": ("evals",),
+    "link_errors": ("counters",),
 }  # one of many: no statistics but for evaluations
 NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "param_norm", "update_norm", "tokens"})
 # detectors across metrics: the roles whose leaves they look at
@@ -46,6 +51,9 @@ JOINT: dict[str, frozenset[str]] = {
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
 NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}
+NEEDED |= {"rates": 2000, "saturation": 2 * CHUNK, "counters": 21}
+# told which sample is the first of a launch: that step compiles, and counters may begin anew
+FROM_LAUNCH = frozenset({"throughput", "counters"})
 SPAN = 16 * CHUNK  # samples judged at once
 
 

@@ -7,7 +7,7 @@ from detectors.finding import Answer
 from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 from detectors.silence import launched
-from detectors.suite import advance, carried, is_sentinel
+from detectors.suite import FROM_LAUNCH, advance, carried, detectors_of, is_sentinel
 from flows.stages.memory import Memory
 
 
@@ -61,8 +61,8 @@ def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, gro
         memory.start = memory.judged = memory.first + max(0, len(tail) - CHUNK) // CHUNK * CHUNK
         memory.live, memory.states = parent.live, carried(parent.states, float(tail["step"][0]))
     judge_metric(memory, tail, name=name, role=role, group=group)
-    if "throughput" in memory.states:  # the first step of a launch compiles
-        memory.states["throughput"] = {**memory.states["throughput"], "launch": memory.end}
+    for each in FROM_LAUNCH.intersection(detectors_of(role, group)):
+        memory.states[each] = {**memory.states.get(each, {}), "launch": memory.end}
     if "silence" in memory.states and parent is not None and len(parent.seconds):
         memory.states["silence"] = launched(memory.end, float(parent.seconds[-1]))
     return memory

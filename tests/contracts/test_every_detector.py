@@ -30,7 +30,21 @@ def faulty(role: str, seed: int, size: int) -> tuple[np.ndarray, np.ndarray, np.
     value[c:] *= np.exp(rng.choice([0.0, 1e-3]) * np.arange(size - c))
     value[d : d + 2] = rng.choice([np.nan, np.inf, 0.0, 1.0])
     seconds = np.cumsum(np.full(size, 2.0)) + 4000.0 * (np.arange(size) > d)
-    return step, value, seconds
+    return step, counted(role, rng, step, a, b, value), seconds
+
+
+def counted(role, rng, step, a, b, value):
+    """What counts instead of measuring: flags that come more often from `a` to `b`, counters, the step of a checkpoint."""
+    often = np.where((np.arange(len(step)) >= a) & (np.arange(len(step)) < b), 0.4, 0.01)
+    flags = (rng.random(len(step)) < often).astype(float)
+    saved = step // 30 * 30
+    saved[a:b] = saved[a]
+    return {
+        "skipped_steps": flags,
+        "clipped": flags * (np.arange(len(step)) % 2) + (often > 0.1) * 0.4,
+        "link_errors": np.cumsum(flags * (often > 0.1) * rng.integers(0, 20, len(step))),
+        "checkpoint": saved,
+    }.get(role, value)
 
 
 def judged_in(cuts: list[int], series: tuple[np.ndarray, np.ndarray, np.ndarray], role: str) -> list[str]:
