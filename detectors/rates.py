@@ -3,7 +3,7 @@
 Sees: a Poisson CUSUM over single events, against the rate of the 10,000 samples that ended 1,000 before (one event more than were
 seen, so never below 1 in 10,000), tuned to three times that rate, with a mean time between false alarms of at least
 200,000 samples by its likelihood-ratio bound: S1. Five events in the last 1,000 samples, three times what was
-expected, with p < 0.001: S2. If spikes fill 2 % of those 1,000 samples, or skips a fifth of the last 100: S3 (patterns
+expected, with p < 1e-5: S2. If spikes fill 2 % of those 1,000 samples, or skips a fifth of the last 100: S3 (patterns
 P04, P29; marin#1368 had 5 % of 2,500 steps in spikes before the last one). A spike is an excursion of 6 robust scales,
 as in detectors/spikes.py; a skip is a rise of a counter or a flag that is up.
 Silent: before 2,000 samples; on rates that were high from the start.
@@ -25,7 +25,7 @@ REFERENCE, RECENT = 10_000, 1_000  # samples
 RATIO = math.log(3)
 BETWEEN = 2e5  # samples between false alarms
 LEAST = 3  # events
-FEW, P = 5, 1e-3
+FEW, P = 5, 1e-5  # a test at every event needs more than the 1e-3 of a single one
 IN_SPIKES = 0.02  # of RECENT
 SKIPPED, OF = 20, 100
 MEMORY = 2_000  # events
@@ -87,10 +87,10 @@ def _skips(chunk: Chunk, now: dict[str, Any]) -> list[tuple[int, bool]]:
 def _expected(index: int, now: dict[str, Any]) -> float | None:
     """Events a sample in the reference; None while that is too short."""
     stop = index - RECENT
-    size = min(stop - now["began"], REFERENCE)
+    size = int(min(stop - now["began"], REFERENCE))
     if size < RECENT:
         return None
-    count: int = sum(stop - size <= i < stop for i in now["events"])
+    count = sum(1 for i in now["events"] if stop - size <= i < stop)
     return (count + 1) / size
 
 
