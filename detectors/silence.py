@@ -4,11 +4,15 @@ Sees: (1) in what was logged, two neighbouring samples further apart in time tha
 distance and 15 minutes (S2: it stood still, and nobody may have noticed); (2) live, with `silent_since`, a run whose
 newest line is older than that (S4 `hang`: nobody else will tell). The end of a file is no stall, and missing data
 resolves nothing.
-Silent: without a clock in the source; before 10 samples.
-Fooled by: evaluations and checkpoints longer than 15 minutes; a tracker that delivers late (it is silent too).
+Silent: without a clock in the source; before 10 samples; on a pause that is due (pattern P58): three or more before it came
+at a regular distance in steps, within a tenth, and it is no longer than half as long again as they were.
+Fooled by: the first three long evaluations or checkpoints; a tracker that delivers late (it is silent too).
 False alarms: none by construction beyond those. Units: seconds.
 """
 
+import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,20 +20,24 @@ import numpy as np
 from detectors.noise import BLOCK
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("silence", 2)
+DETECTOR = ("silence", 3)
 TIMES = 10.0
 LEAST_SECONDS = 900.0
 MIN_SAMPLES = 10
+PAUSE_SECONDS = 300.0  # a pause that may be one of a kind
+PAUSES, LEARNED = 3, 8  # pauses that make a cadence, and how many are remembered
+REGULAR = 0.1  # of the distance
+LONGER = 1.5
 
 
 def carry(state: State, step: float) -> State:
-    """Nothing to keep: the first line of a launch is held against the last one of its parent, see `launched`."""
-    del state, step
-    return {}
+    """The pauses before the attempt: the cadence of evaluations outlives a restart. Its first line see `launched`."""
+    return {"pauses": [pause for pause in state.get("pauses", ()) if pause[0] < step]}
 
 
 def launched(index: int, heard: float) -> State:
-    """The state of an attempt whose first own sample has this index; its parent's newest line was at `heard` (unix seconds).
+    """What the state of an attempt must know: the index of its first own sample, and when (unix seconds) its parent's
+    newest line was logged.
 
     The samples before the fork were logged long before that: a run that goes back has not stood still since.
     """
@@ -45,12 +53,20 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
         first = state["launch"] - chunk.start
         gap[first] = seconds[len(seconds) - len(gap) + first] - state["heard"]
     with np.errstate(invalid="ignore"):
-        long = gap > LEAST_SECONDS
+        long = gap > PAUSE_SECONDS
     said: list[Said] = []
+    pauses = list(state.get("pauses", ()))
     for k in np.flatnonzero(long):
         index = chunk.start + int(k)
         usual = pace(chunk.seconds[max(0, chunk.at(index) - 4 * BLOCK) : chunk.at(index)])
         if usual is None or gap[k] <= TIMES * usual:
+            continue
+        due = 0.0
+        if index != state.get("launch"):  # what a restart took is no pause of a kind
+            here = float(chunk.step[chunk.at(index) - 1])
+            due = due_seconds(pauses, here)
+            pauses = [*pauses, (here, float(gap[k]))][-LEARNED:]
+        if gap[k] <= max(LEAST_SECONDS, due):
             continue
         said.append(
             chunk.finding(
@@ -68,7 +84,20 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
             )
         )
         said.append(chunk.recovery(DETECTOR, str(index), index))
-    return said, state
+    return said, {**state, "pauses": pauses}
+
+
+def due_seconds(pauses: Sequence[Sequence[float]], step: float) -> float:
+    """How long a pause after `step` may last because it is due by the (step, seconds) of those before; 0 where none is."""
+    if len(pauses) < PAUSES:
+        return 0.0
+    distances = [b[0] - a[0] for a, b in pairwise(pauses)]
+    usual = float(np.median(distances))
+    since = (step - pauses[-1][0]) / usual if usual > 0 else math.inf
+    regular = all(abs(each - usual) <= REGULAR * usual for each in distances)
+    if not regular or round(since) < 1 or abs(since - round(since)) > REGULAR:
+        return 0.0
+    return LONGER * float(np.median([seconds for _, seconds in pauses]))
 
 
 def pace(seconds: Any) -> float | None:
@@ -77,7 +106,10 @@ def pace(seconds: Any) -> float | None:
     return float(np.median(np.diff(known))) if len(known) >= MIN_SAMPLES else None
 
 
-def silent_since(newest: float, usual: float | None, now: float) -> float | None:
-    """Seconds of silence when it is longer than ten usual distances and 15 minutes; else None. Times are unix seconds."""
+def silent_since(newest: float, usual: float | None, now: float, due: float = 0.0) -> float | None:
+    """Seconds of silence when it is longer than ten usual distances, 15 minutes and the pause that is due; else None.
+
+    Times are unix seconds.
+    """
     silence = now - newest
-    return silence if usual is not None and silence > max(TIMES * usual, LEAST_SECONDS) else None
+    return silence if usual is not None and silence > max(TIMES * usual, LEAST_SECONDS, due) else None

@@ -33,6 +33,7 @@ BY_ROLE: dict[str, tuple[str, ...]] = {
     "clipped": ("saturation",),
     "link_errors": ("counters",),
     "checkpoint": ("checkpoints",),
+    "tokens": ("tokens",),
 }
 LEAF: dict[str, tuple[str, ...]] = {
     "param_norm": ("invariants",),
@@ -53,7 +54,7 @@ JOINT: dict[str, frozenset[str]] = {
 NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}
 NEEDED |= {"rates": 2000, "saturation": 2 * CHUNK, "counters": 21}
 # told which sample is the first of a launch: that step compiles, and counters may begin anew
-FROM_LAUNCH = frozenset({"throughput", "counters"})
+FROM_LAUNCH = frozenset({"throughput", "counters", "tokens"})
 SPAN = 16 * CHUNK  # samples judged at once
 
 

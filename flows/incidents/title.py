@@ -59,6 +59,8 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
 
 def _stall(finding: Finding, name: str, resolved_step: float | None) -> str:
     before, peak = number(finding, "before"), _to(finding)
+    if finding.role == "checkpoint" and before is not None and peak is not None:
+        return f"{name} has not moved since step {steps(finding.onset_step)}: {amount(peak)} old, {amount(before)} as a rule"
     if before is not None and peak is not None and before != peak:
         return f"{name} stalled at step {steps(finding.onset_step)}: {amount(before)} to {amount(peak)}"
     seconds = finding.magnitude if finding.unit == "seconds" and math.isfinite(finding.magnitude) else None
@@ -96,6 +98,8 @@ def _slow(finding: Finding) -> str:
 
 def _invariant(finding: Finding) -> str:
     before, after = number(finding, "before"), number(finding, "after")
+    if finding.role == "tokens":
+        return f"fell{_from_to(finding)}" if finding.severity else f"counts{_from_to(finding)} tokens a step"
     if after == 0:
         return f"became exactly 0{f' (was {amount(before)})' if before is not None else ''}"
     return f"left its constant value{_from_to(finding).replace(' from', ':', 1)}"

@@ -11,7 +11,7 @@ from detectors.finding import Answer, Finding, NotChecked, Recovery
 from detectors.noise import CHUNK
 from detectors.schedule import restarted
 from detectors.series import Array
-from detectors.silence import pace, silent_since
+from detectors.silence import due_seconds, pace, silent_since
 from detectors.suite import JOINT, load_joint
 from detectors.window import LOOKBACK
 from flows.records import Attempt
@@ -210,6 +210,7 @@ def _listen(
                 newest = {
                     "at": float(memory.seconds[-1]),
                     "usual": usual,
+                    "due": due_seconds(memory.states.get("silence", {}).get("pauses", ()), float(memory.step[-1])),
                     "metric": name,
                     "attempt": attempt,
                     "step": float(memory.step[-1]),
@@ -224,7 +225,7 @@ def _listen(
         state.silent = None
     if newest is None or heard_until is None or state.silent is not None:
         return
-    silence = silent_since(newest["at"], newest["usual"], heard_until)
+    silence = silent_since(newest["at"], newest["usual"], heard_until, newest.get("due", 0.0))
     if silence is not None:
         state.silent = {**newest, "episode": f"silent:{newest['step']:.15g}"}
         out.say(newest["attempt"], [_silence(newest, silence, metrics, state.silent["episode"])])

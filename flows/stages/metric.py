@@ -64,7 +64,7 @@ def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, gro
     for each in FROM_LAUNCH.intersection(detectors_of(role, group)):
         memory.states[each] = {**memory.states.get(each, {}), "launch": memory.end}
     if "silence" in memory.states and parent is not None and len(parent.seconds):
-        memory.states["silence"] = launched(memory.end, float(parent.seconds[-1]))
+        memory.states["silence"] = {**memory.states["silence"], **launched(memory.end, float(parent.seconds[-1]))}
     return memory
 
 

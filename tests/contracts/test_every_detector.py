@@ -44,6 +44,7 @@ def counted(role, rng, step, a, b, value):
         "clipped": flags * (np.arange(len(step)) % 2) + (often > 0.1) * 0.4,
         "link_errors": np.cumsum(flags * (often > 0.1) * rng.integers(0, 20, len(step))),
         "checkpoint": saved,
+        "tokens": 512 * step - 512 * 40 * (step > step[a]) + 512 * np.maximum(step - step[b], 0),
     }.get(role, value)
 
 
