@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from detectors import stopped
 from detectors.finding import Answer, Finding, NotChecked, Recovery
 from detectors.noise import CHUNK
 from detectors.schedule import restarted
@@ -65,6 +66,12 @@ def collect(
         out.say(attempt, _evals(store, run, parts, remembered, metrics, each, state))
         if blocks:
             out.say(attempt, _joint(blocks, metrics, each, state))
+        mine = state.joint.setdefault(str(attempt), {})
+        whole = {name: parts[attempt, name]["step"].to_numpy() for name in names if not metrics[name][1]}
+        said, mine["stopped"] = stopped.scan(
+            whole, {n: role for n, (role, _) in metrics.items()}, mine.get("stopped", {})
+        )
+        out.say(attempt, said)
         if attempt not in state.begun:
             state.begun.append(attempt)
             if each.parent is not None:
