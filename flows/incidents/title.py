@@ -71,6 +71,9 @@ def _stall(finding: Finding, name: str, resolved_step: float | None) -> str:
 
 def _slope(finding: Finding) -> str:
     """`slope_per_10k` is the change of the logarithm per 10,000 steps; short spans are told per 1,000 or 100 steps."""
+    gap = number(finding, "gap_before"), number(finding, "gap_after")
+    if gap[0] is not None and gap[1] is not None:
+        return f"has moved away from the training loss: {percent(gap[1])} above it, and {percent(gap[0])} before,"
     slope, verb = number(finding, "slope_per_10k"), _verb(finding, "has risen", "has fallen", "has drifted")
     if slope is None:
         return f"{verb}{_from_to(finding) or _relative(finding)}"
