@@ -99,7 +99,8 @@ def _sum(index: int, now: dict[str, Any]) -> None:
     usual = _expected(index, now)
     last, now["at"] = now.get("at", index), index
     if usual is not None:
-        now["sum"] = max(0.0, now["sum"] - 2 * usual * (index - last)) + RATIO
+        left = max(0.0, now["sum"] - 2 * usual * (index - last))
+        now.update(sum=left + RATIO, since=now.get("since", index) if left else index)
 
 
 def _judge(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
@@ -112,7 +113,7 @@ def _judge(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
         return []
     severity = _severity(chunk.role, index, recent, usual * RECENT, now)
     if now["episode"] is None:
-        onset = recent[0]
+        onset = max(now.get("since", index), recent[0])
         now.update(episode=str(index), onset=float(chunk.step[max(chunk.at(onset), 0)]), severity=-1)
     if severity <= now["severity"]:
         return []

@@ -45,6 +45,11 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
     since = f"since step {steps(finding.onset_step)}"
     if finding.role == "learning_rate" and number(finding, "after") == 0:
         return f"{name} is 0 {since}: nothing is learned"
+    events, usual = number(finding, "events"), number(finding, "usual")
+    if events is not None and usual is not None:
+        verb = "spiked" if finding.role == "loss" else "counted"
+        span = f"{number(finding, 'of_samples') or 0:,.0f}"
+        return f"{name} {verb} {amount(events)} times in {span} samples {since}, {amount(usual)} times as a rule"
     if finding.kind in SLOW:
         return f"{name} {_slow(finding)} {since}"
     sentences = {
