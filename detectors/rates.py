@@ -39,7 +39,15 @@ def carry(state: State, step: float) -> State:
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `level` (S1..S3) and recoveries."""
-    now: dict[str, Any] = {"events": [], "sum": 0.0, "began": chunk.start, "episode": None, "inside": [], **state}
+    now: dict[str, Any] = {
+        "events": [],
+        "sum": 0.0,
+        "since": 0,
+        "began": chunk.start,
+        "episode": None,
+        "inside": [],
+        **state,
+    }
     now["events"] = [i for i in now["events"] if i < chunk.start]  # a new attempt is shown the parent's tail again
     said: list[Said] = []
     for index, is_new in _spikes(chunk, now) if chunk.role == "loss" else _skips(chunk, now):
@@ -47,7 +55,7 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
         now["inside"] = [*(i for i in now["inside"] if i > index - RECENT), index]
         if is_new:
             now["events"] = [*(i for i in now["events"] if i > index - RECENT - REFERENCE), index][-MEMORY:]
-            _sum(index, now)
+            _sum(chunk, index, now)
         said += _judge(chunk, index, now)
     said += _ends(chunk, chunk.end - 1, now)
     return said, now
@@ -94,27 +102,29 @@ def _expected(index: int, now: dict[str, Any]) -> float | None:
     return (count + 1) / size
 
 
-def _sum(index: int, now: dict[str, Any]) -> None:
+def _sum(chunk: Chunk, index: int, now: dict[str, Any]) -> None:
     """The log likelihood ratio that the rate is threefold. It is brought up to date at events only, so slices agree."""
     usual = _expected(index, now)
     last, now["at"] = now.get("at", index), index
     if usual is not None:
         left = max(0.0, now["sum"] - 2 * usual * (index - last))
-        now.update(sum=left + RATIO, since=now.get("since", index) if left else index)
+        now["sum"] = left + RATIO
+        if not left:
+            now.update(since=index, since_step=float(chunk.step[chunk.at(index)]))
 
 
 def _judge(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
     usual = _expected(index, now)
     if usual is None:
         return []
-    recent = [i for i in now["events"] if i > index - RECENT]
+    span = max(RECENT, index - now["since"])  # from the event on with which the sum began to grow
+    recent = [i for i in now["events"] if i >= index - span]
     alarm = now["sum"] >= max(math.log(BETWEEN * usual), RATIO) and len(recent) >= LEAST
     if not alarm and now["episode"] is None:
         return []
-    severity = _severity(chunk.role, index, recent, usual * RECENT, now)
+    severity = _severity(chunk.role, index, recent, usual * span, now)
     if now["episode"] is None:
-        onset = max(now.get("since", index), recent[0])
-        now.update(episode=str(index), onset=float(chunk.step[max(chunk.at(onset), 0)]), severity=-1)
+        now.update(episode=str(index), onset=now["since_step"], severity=-1)
     if severity <= now["severity"]:
         return []
     now["severity"] = severity
@@ -127,13 +137,13 @@ def _judge(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
             severity,
             now["episode"],
             direction="up",
-            magnitude=math.log(len(recent) / (usual * RECENT)),
+            magnitude=math.log(len(recent) / (usual * span)),
             unit="log",
             onset_step=now["onset"],
             events=len(recent),
-            of_samples=RECENT,
-            usual=usual * RECENT,
-            p=tail(len(recent), usual * RECENT),
+            of_samples=span,
+            usual=usual * span,
+            p=tail(len(recent), usual * span),
             in_spikes=len(now["inside"]) / RECENT,
         )
     ]

@@ -140,3 +140,16 @@ def test_clipping_that_becomes_the_rule_is_told_after_two_chunks_and_a_tight_cli
     assert [(f.severity, f.detected_step) for f in always] == [(1, 2_047)]
     back = np.concatenate([value, np.zeros(512)])
     assert [r.step for r in said("clipped", back, "saturation")[1]] == [4_096 + 255]
+
+
+def test_spikes_far_apart_are_a_crowd_where_there_were_none_and_slices_agree_on_where_it_began():
+    loss = a_loss(8_500)
+    for at in range(6_250, 8_500, 500):
+        loss[at : at + 5] *= 1.1
+    steps = np.arange(8_500.0)
+    findings, _ = said("loss", loss, "rates")
+    assert [(f.severity, f.onset_step, f.detected_step) for f in findings] == [(1, 6_250, 8_250)]
+    _, states, start = advance(steps[:8_000], loss[:8_000], steps[:8_000], 0, 0, {}, name="loss", role="loss")
+    first = start - 1_024
+    later, _, _ = advance(steps[first:], loss[first:], steps[first:], first, start, states, name="loss", role="loss")
+    assert [a for _, a in later if isinstance(a, Finding) and a.detector == "rates"] == findings
