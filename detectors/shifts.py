@@ -21,7 +21,7 @@ from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
 DETECTOR = ("shifts", 1)
-K, H, CLIP = 0.75, 12.0, 4.0
+K, H, CLIP = 0.75, 11.0, 4.0
 FROZEN = 1024  # samples for which an alarm holds the baseline
 CONFIRM = 8  # samples beyond the onset; fewer are an excursion
 LOOK = 128  # samples in which the onset is sought

@@ -1,11 +1,11 @@
 """The spread of the loss: noise that widens or narrows while the mean goes on as before.
 
-Sees: the mean absolute deviation of the logarithm from its own block medians (16 samples), in units of 64 samples. The
-last 256 samples, wider than the line (log spread on log step) through the 10 to 64 units before them by 15 % and by
-five standard errors, or the last 512 or 1,024 by four and a half, each half of them by half as much: S2. A bad
-shuffle moves the spread by 1.3 to 1.7 and nothing else (pattern P35). The line is needed: the relative noise of a young
-run grows as its loss falls. Narrower ones are annotated (S0): a larger batch does that.
-Silent: before 10 units behind the first four; on changes under 15 %.
+Sees: the mean absolute deviation of the logarithm from its own block medians (16 samples). A two-sided CUSUM (k = 0.5,
+h = 8.5) of the log deviation of each block around a line (log spread on log step) through the 10 to 64 units of 64
+samples before it, in scatters of a block; the blocks since it began must be 20 % wider: S2. A bad shuffle moves the
+spread by 1.3 to 1.7 and nothing else (pattern P35). The line is needed: the relative noise of a young run grows as its
+loss falls. Narrower ones are annotated (S0): a larger batch does that.
+Silent: before 10 units behind the first four; on changes under 20 %.
 Fooled by: another batch size, or a logger that begins to average (declare the event).
 False alarms: see docs/detectors.md. Units: log ratio of the spread.
 """
@@ -15,24 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from detectors.noise import BLOCK, CHUNK, block_medians, log_step
+from detectors.noise import BLOCK, block_medians, log_step
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
 DETECTOR = ("spread", 2)
-UNIT = 64  # samples
-EFFECT = math.log(1.15)
-RECENT = (
-    (4, 5.0),
-    (8, 4.5),
-    (16, 4.5),
-)  # units that are held against those before them, and by how many standard errors
+UNIT = 64  # samples whose spread is a point of the line
+EFFECT = math.log(1.2)
+K, H, CLIP = 0.5, 8.5, 4.0  # nearly half of what 1.25 times the spread is for a block
 LEAST, MOST = 10, 64  # units in a reference
+GAP = 8  # units between a reference and what it judges
 BEND = 4  # units at the start of a run that are all bend
-BACK = 8  # units within half the gate that end it
+FEW = 3  # blocks that must be wide: one outlier widens one
+BACK = 8  # units within half the change that end it
 SETTLED = 64  # units after which the new spread is the reference
-CLIP = 6.0  # median deviations: a spike is no spread
-FLOOR = math.sqrt((math.pi / 2 - 1) / UNIT)  # relative error of a unit's mean deviation, Gaussian
+CAP = 6.0  # median deviations: a spike is no spread
+ERROR = math.sqrt(math.pi / 2 - 1)  # of one absolute deviation, relative, Gaussian
+LOWER = ERROR**2 / 2 * (1 / BLOCK - 1 / UNIT)  # by which the mean logarithm of a block lies under that of a unit
 
 
 def carry(state: State, step: float) -> State:
@@ -44,66 +43,87 @@ def carry(state: State, step: float) -> State:
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `variance` (S2 wider, S0 narrower) and recoveries; evaluated when a unit is complete."""
-    now: dict[str, Any] = {"known": np.empty((0, 2)), **state}
+    now: dict[str, Any] = {"known": np.empty((0, 2)), "up": 0.0, "down": 0.0, "up_since": 0, "down_since": 0, **state}
     said: list[Said] = []
     for begin in range(0, len(chunk.indices) // UNIT * UNIT, UNIT):
-        if chunk.start + begin < BEND * UNIT:
+        first = chunk.start + begin
+        if first < BEND * UNIT:
             continue
         part = slice(chunk.offset + begin, chunk.offset + begin + UNIT)
         away = deviations(chunk.log[part])
-        width = float(np.nanmean(away)) if np.isfinite(away).sum() > UNIT // 2 else 0.0
-        if width > 0:
-            row = [[float(log_step(chunk.step[part.stop - 1])), math.log(width)]]
-            now["known"] = np.concatenate([now["known"], row])[-MOST - RECENT[-1][0] :]
-            said += _judge(chunk, chunk.start + begin + UNIT - 1, now)
+        if np.isfinite(away).sum() <= UNIT // 2 or np.nanmean(away) <= 0:
+            continue
+        x = float(log_step(chunk.step[part.stop - 1]))
+        if now.get("episode") is None:
+            said += _sums(chunk, first, x, away, now)
+        else:
+            said += _continues(chunk, first + UNIT - 1, x, math.log(np.nanmean(away)), now)
+        row = [[x, math.log(np.nanmean(away))]]
+        now["known"] = np.concatenate([now["known"], row])[-MOST - GAP :]
     return said, now
 
 
 def deviations(log: Array) -> Array:
-    """Absolute deviations from the medians of their blocks, spikes cut off; NaN stays. Shape as `log`, whole blocks."""
-    away: Array = np.abs(log.reshape(-1, BLOCK) - block_medians(log)[:, None]).reshape(-1)
-    return np.minimum(away, CLIP * np.nanmedian(away)) if np.isfinite(away).any() else away
+    """Absolute deviations from the medians of their blocks, spikes cut off; NaN stays. Shape as `log`, whole blocks.
+
+    The slope through the medians is taken out: in a young run it is as large as the noise of a large batch.
+    """
+    medians = block_medians(log)
+    known = np.flatnonzero(np.isfinite(medians))
+    x = known - known.mean() if len(known) > 1 else np.ones(1)
+    slope = float(x @ medians[known]) / float(x @ x) / BLOCK if len(known) > 1 else 0.0
+    within = np.arange(BLOCK) - (BLOCK - 1) / 2
+    away: Array = np.abs(log.reshape(-1, BLOCK) - medians[:, None] - slope * within).reshape(-1)
+    return np.minimum(away, CAP * np.nanmedian(away)) if np.isfinite(away).any() else away
 
 
-def _judge(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
-    if now.get("episode") is not None:
-        return _continues(chunk, index, now)
-    for count, errors in RECENT:
-        x, y = now["known"][:-count].T
-        if len(x) < LEAST:
-            return []
-        line, scatter, error = _line(x, y, float(now["known"][-count:, 0].mean()))
-        far = now["known"][-count:, 1] - np.polyval(line, now["known"][-count:, 0])
-        gate = max(EFFECT, errors * math.hypot(scatter / math.sqrt(count), error))
-        halves = far.reshape(2, -1).mean(axis=1)
-        if abs(far.mean()) > gate and (halves * far.mean() > 0).all() and np.abs(halves).min() > gate / 2:
-            return _opens(chunk, index, line, float(far.mean()), gate, now)
+def _sums(chunk: Chunk, first: int, x: float, away: Array, now: dict[str, Any]) -> list[Said]:
+    """The sums over the blocks of one unit; looks closer when one is over the threshold."""
+    if len(now["known"]) < LEAST + GAP:
+        return []
+    slope, intercept, scatter, error = _line(*now["known"][:-GAP].T, x)
+    usual = slope * x + intercept
+    with np.errstate(divide="ignore"):
+        far = np.log(away.reshape(-1, BLOCK).mean(axis=1)) - usual + LOWER
+    for k, z in enumerate(np.clip(np.nan_to_num(far / scatter, nan=0.0, neginf=-CLIP), -CLIP, CLIP)):
+        index = first + (k + 1) * BLOCK - 1
+        for side, sign in (("up", 1.0), ("down", -1.0)):
+            if now[side] <= 0:
+                now[f"{side}_since"] = index + 1 - BLOCK
+            # what is not known of the line counts for the null
+            now[side] = max(0.0, now[side] + sign * float(z) - K - error / scatter)
+            since = now[f"{side}_since"]
+            if now[side] > H and index + 1 - since >= FEW * BLOCK:
+                found = _opens(chunk, index, since, usual, sign, now)
+                if found:
+                    now["line"] = [slope, intercept]
+                    return found
     return []
 
 
-def _line(x: Array, y: Array, at: float) -> tuple[Array, float, float]:
-    """Slope and intercept, the scatter of one unit, and the standard error of the line at `at`."""
+def _line(x: Array, y: Array, at: float) -> tuple[float, float, float, float]:
+    """Slope and intercept, the scatter of one block, and the standard error of the line at `at`."""
     dx = x - x.mean()
-    power = float(dx @ dx)
-    slope = float(dx @ y) / power if power > 0 else 0.0
+    power = max(float(dx @ dx), 1e-12)
+    slope = float(dx @ y) / power
     rest = y - y.mean() - slope * dx
     # the scatter of few numbers is known badly: the share on top is that of Student's t, roughly
-    scatter = max(math.sqrt(float(rest @ rest) / (len(x) - 2)), FLOOR) * (1 + 2 / len(x))
-    error = scatter * math.sqrt(1 / len(x) + (at - float(x.mean())) ** 2 / power) if power > 0 else math.inf
-    return np.array([slope, float(y.mean()) - slope * float(x.mean())]), scatter, error
+    unit = max(math.sqrt(float(rest @ rest) / (len(x) - 2)), ERROR / math.sqrt(UNIT)) * (1 + 2 / len(x))
+    error = unit * math.sqrt(1 / len(x) + (at - float(x.mean())) ** 2 / power)
+    return slope, float(y.mean()) - slope * float(x.mean()), unit * math.sqrt(UNIT / BLOCK), error
 
 
-def _opens(chunk: Chunk, index: int, line: Array, far: float, gate: float, now: dict[str, Any]) -> list[Said]:
-    at = chunk.at(index) + 1
-    span = chunk.log[max(at - 3 * CHUNK, 0) : at]
-    onset = index + 1 - len(span) + _split(deviations(span), far > 0) * BLOCK
-    usual = float(np.polyval(line, log_step(chunk.step[at - 1])))
-    now.update(episode=str(index), since=index, line=line.tolist(), gate=gate, clean=0)
+def _opens(chunk: Chunk, index: int, since: int, usual: float, sign: float, now: dict[str, Any]) -> list[Said]:
+    span = chunk.log[max(chunk.at(since), 0) : chunk.at(index) + 1]
+    far = math.log(float(np.nanmean(deviations(span)))) - usual
+    if sign * far < EFFECT:
+        return []
+    now.update(episode=str(index), since=index, far=far, clean=0, up=0.0, down=0.0)
     return [
         chunk.finding(
             DETECTOR,
             "variance",
-            onset,
+            max(since, chunk.first),
             index,
             2 if far > 0 else 0,
             now["episode"],
@@ -117,26 +137,15 @@ def _opens(chunk: Chunk, index: int, line: Array, far: float, gate: float, now: 
     ]
 
 
-def _split(away: Array, up: bool) -> int:
-    """The block at which the mean deviation changes: the best single split by least squares, in the direction found."""
-    blocks = np.nanmean(away.reshape(-1, BLOCK), axis=1)
-    best, at = 0.0, len(blocks) // 3
-    for k in range(2, len(blocks) - 2):
-        jump = float(blocks[k:].mean() - blocks[:k].mean())
-        gain = jump * jump * k * (len(blocks) - k)
-        if (jump > 0) == up and gain > best:
-            best, at = gain, k
-    return at
-
-
-def _continues(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
+def _continues(chunk: Chunk, index: int, x: float, here: float, now: dict[str, Any]) -> list[Said]:
     """Back after eight units near the old line; after 64 units the new spread is the reference."""
-    count = RECENT[0][0]
-    x, y = now["known"][-count:].T
-    near = abs(float((y - np.polyval(now["line"], x)).mean())) < now["gate"] / 2
+    slope, intercept = now["line"]
+    near = abs(here - slope * x - intercept) < abs(now["far"]) / 2
     now["clean"] = now["clean"] + 1 if near else 0
-    if now["clean"] >= BACK or index - now["since"] >= SETTLED * UNIT:
-        said = [chunk.recovery(DETECTOR, now["episode"], index)] if near else []
-        now.update(episode=None, known=now["known"][-BACK:] if near else now["known"][-SETTLED:])
+    if now["clean"] >= BACK:
+        said = [chunk.recovery(DETECTOR, now["episode"], index)]
+        now.update(episode=None, known=now["known"][-GAP:])
         return said
+    if index - now["since"] >= SETTLED * UNIT:
+        now.update(episode=None)
     return []
