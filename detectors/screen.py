@@ -107,6 +107,7 @@ def _some(flags: Flags, begin: Counts) -> Flags:
     return np.asarray(np.logical_or.reduceat(flags, begin))
 
 
+@cache
 def _has_invariants(role: str, group: str) -> bool:
     return "invariants" in detectors_of(role, group)
 

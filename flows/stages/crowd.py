@@ -15,7 +15,7 @@ from detectors.finding import Answer
 from detectors.noise import BLOCK, block_medians
 from detectors.screen import HISTORY, Calm, calm_of, screen, states_of
 from detectors.series import Array
-from detectors.suite import carried, is_sentinel, load
+from detectors.suite import NEVER_NEGATIVE, carried, load
 from detectors.window import Chunk, State
 from flows.stages.fresh import Flat, Samples
 
@@ -135,7 +135,7 @@ class Crowd:
     def _measured(self, new: Flat, roles: Roles) -> Flat:
         """Without the values that are no measurement."""
         counts = np.diff(new.starts)
-        signed = np.repeat(np.array([bool(is_sentinel(roles[name][0], _MINUS)[0]) for name in new.names]), counts)
+        signed = np.repeat(np.array([roles[name][0] in NEVER_NEGATIVE for name in new.names]), counts)
         passed = signed & (new.samples.value < 0)
         if not passed.any():
             return new
@@ -170,9 +170,6 @@ class Crowd:
         self.calm.put(row, calm or Calm.fresh(1))
         self.calm.samples[row] = chunk.end
         return [answer for _, answer in sorted(said, key=lambda pair: pair[0])]
-
-
-_MINUS = np.array([-1.0])
 
 
 def _blocks(new: Flat, before: NDArray[np.int64], last: Samples, roles: Roles) -> dict[str, Array]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from flows.errors import BadConfig, LeaseTaken
 from flows.records import Attempt, Description, Event, Role
-from flows.store import judgements, leases, outbox, runs, samples, waiting
+from flows.store import judgements, leases, outbox, runs, samples, tails, waiting
 from flows.store.confined import Confined
 from flows.store.connection import Database
 from flows.store.frames import Moment, execute, select, timestamp
@@ -135,7 +135,7 @@ class Store:
         with self._database.reading() as connection:
             run_id = runs.id_of(connection, run)
             line = runs.attempts(connection, run)
-            return samples.lineage_tails(connection, run_id, attempts=line, attempt=attempt, n=n, names=names)
+            return tails.lineage_tails(connection, run_id, attempts=line, attempt=attempt, n=n, names=names)
 
     def save_judgement(
         self,
