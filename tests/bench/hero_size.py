@@ -1,6 +1,6 @@
 """A store of the size of a 48-layer mixture of experts, about 3,700 metrics, and how fast it is judged.
 
-    python tests/bench/hero_size.py backfill STORE     judges what is not judged yet; prints samples, seconds, peak MB
+    python tests/bench/hero_size.py STORE     judges what is not judged yet; prints samples, seconds, peak MB
 
 Names and cadences are those of an open trainer (Levanter's callbacks and tree statistics, Marin's Grug router metrics):
 41 of the whole run and 720 of the router a step, 2,762 norms of leaves every tenth step, 120 evaluations every
