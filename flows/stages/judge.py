@@ -20,7 +20,7 @@ from flows.stages.past import Answers
 from flows.stages.runstate import RunState
 from flows.store import Store, Waiting
 
-ROWS = 2_000_000  # samples that one transaction judges
+ROWS = 3_000_000  # samples that one transaction judges: fewer cost more a sample, more take more memory
 
 Playbook = Callable[[], Sequence[Pattern]]  # called only when there is something to explain
 Announce = Callable[[Sequence[Transition]], Iterable[Mapping[str, Any]]]
