@@ -60,9 +60,14 @@ def _constant(chunk: Chunk, now: dict[str, Any]) -> list[Said]:
         now["moves"] = True  # never was constant
         return []
     said: list[Said] = []
-    for k in np.flatnonzero((off > LOOSE) & ~early) if now.get("constant") is None else range(len(new)):
-        index = chunk.start + int(k)
+    far = np.flatnonzero((off > LOOSE) & ~early)
+    # from the first sample that is off every one counts, whether or not an episode is open yet
+    begin = (int(far[0]) if len(far) else len(new)) if now.get("constant") is None else 0
+    for k in range(begin, len(new)):
+        index = chunk.start + k
         if now.get("constant") is None:
+            if not off[k] > LOOSE:
+                continue
             now.update(constant=f"constant:{index}", held=0)
             said.append(
                 chunk.finding(
@@ -99,7 +104,7 @@ def _zero(chunk: Chunk, now: dict[str, Any]) -> list[Said]:
             continue
         now["zeros"] = now["zeros"] + 1 if value == 0 else 0
         if value == 0 and now["zeros"] == ZEROS and now["seen"] >= SEEN and now.get("zero") is None:
-            now.update(zero=f"zero:{index}", held=0)
+            now.update(zero=f"zero:{index}", alive=0)
             onset = index - ZEROS + 1
             said.append(
                 chunk.finding(
@@ -121,8 +126,8 @@ def _zero(chunk: Chunk, now: dict[str, Any]) -> list[Said]:
             continue
         now["seen"] += 1
         if now.get("zero") is not None:
-            now["held"] += 1
-            if now["held"] >= BACK:
+            now["alive"] += 1
+            if now["alive"] >= BACK:
                 said.append(chunk.recovery(DETECTOR, now["zero"], index))
                 now["zero"] = None
     return said

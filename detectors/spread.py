@@ -69,9 +69,8 @@ def deviations(log: Array) -> Array:
     The slope through the medians is taken out: in a young run it is as large as the noise of a large batch.
     """
     medians = block_medians(log)
-    known = np.flatnonzero(np.isfinite(medians))
-    x = known - known.mean() if len(known) > 1 else np.ones(1)
-    slope = float(x @ medians[known]) / float(x @ x) / BLOCK if len(known) > 1 else 0.0
+    steps = np.diff(medians[np.isfinite(medians)])
+    slope = float(np.median(steps)) / BLOCK if len(steps) else 0.0  # a step of the level is no slope
     within = np.arange(BLOCK) - (BLOCK - 1) / 2
     away: Array = np.abs(log.reshape(-1, BLOCK) - medians[:, None] - slope * within).reshape(-1)
     return np.minimum(away, CAP * np.nanmedian(away)) if np.isfinite(away).any() else away
@@ -81,7 +80,7 @@ def _sums(chunk: Chunk, first: int, x: float, away: Array, now: dict[str, Any]) 
     """The sums over the blocks of one unit; looks closer when one is over the threshold."""
     if len(now["known"]) < LEAST + GAP:
         return []
-    slope, intercept, scatter, error = _line(*now["known"][:-GAP].T, x)
+    slope, intercept, scatter, error = _line(now["known"][:-GAP, 0], now["known"][:-GAP, 1], x)
     usual = slope * x + intercept
     with np.errstate(divide="ignore"):
         far = np.log(away.reshape(-1, BLOCK).mean(axis=1)) - usual + LOWER

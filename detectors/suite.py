@@ -1,6 +1,7 @@
 """Which detectors look at which role; they are loaded at first use."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module  # noqa: TID251
 from typing import Any, cast
 
@@ -63,6 +64,7 @@ def detectors_of(role: str, group: str = "") -> tuple[str, ...]:
     return (*EVERY, *(LEAF if group else BY_ROLE).get(role, ()))
 
 
+@cache
 def load(name: str) -> Detector:
     """The detector module of that name."""
     return cast(Detector, import_module(f"detectors.{name}"))

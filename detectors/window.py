@@ -67,11 +67,9 @@ class Chunk:
         return np.log(np.where(good, self.value, np.nan))
 
     def cadence(self, index: int) -> float:
-        """Median distance of logged steps in the whole chunk before that of `index` (of the first two samples at the start)."""
-        begin = index // CHUNK * CHUNK
-        known = (
-            self.step[self.at(max(begin - CHUNK, self.first)) : self.at(begin)] if begin > self.first else self.step[:2]
-        )
+        """Median distance of the last 16 logged steps up to a sample index; 1 at the first sample."""
+        at = self.at(index)
+        known = self.step[max(at - BLOCK, 0) : at + 1]
         return float(np.median(np.diff(known))) if len(known) > 1 else 1.0
 
     def at(self, index: int) -> int:

@@ -1,73 +1,60 @@
 """Answers of every detector to the samples that are new in a pass."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from detectors import stopped
-from detectors.finding import Answer, Finding, NotChecked, Recovery
-from detectors.noise import CHUNK
+from detectors.finding import Answer, Finding, Recovery
 from detectors.schedule import restarted
+from detectors.screen import screened
 from detectors.series import Array
 from detectors.silence import due_seconds, pace, silent_since
 from detectors.suite import JOINT, load_joint
-from detectors.window import LOOKBACK
 from flows.records import Attempt
-from flows.stages.joint import Key, Line, judge_evals
+from flows.stages.crowd import Roles
+from flows.stages.fresh import Flat, Fresh, Key, Samples, fresh
+from flows.stages.joint import Line, judge_evals
 from flows.stages.memory import Memory
-from flows.stages.metric import arrays, judge_metric, seed
+from flows.stages.metric import judge_metric
+from flows.stages.past import Answers, Past
 from flows.stages.runstate import RunState
-from flows.store import Store
+from flows.store import Store, Waiting
+
+_PACED = ("loss", "grad_norm", "throughput", "step_time")  # roles that are logged at every step
 
 
-@dataclass
-class Answers:
-    """New answers by attempt, and the memories (metric, attempt) that they came from."""
-
-    new: dict[int, list[Finding | Recovery]] = field(default_factory=dict)
-    memories: dict[tuple[str, int], Memory] = field(default_factory=dict)
-
-    def say(self, attempt: int, answers: Sequence[Answer]) -> None:
-        """Add what is not merely unchecked."""
-        told = [a for a in answers if not isinstance(a, NotChecked)]
-        if told:
-            self.new.setdefault(attempt, []).extend(told)
-
-
-def collect(
-    store: Store, run: str, rows: pl.DataFrame, attempts: Sequence[Attempt], state: RunState, heard_until: float | None
-) -> Answers:
+def collect(store: Store, run: str, found: Waiting, state: RunState, heard_until: float | None) -> Answers:
     """Judge the rows, attempt by attempt; `state` goes on. `heard_until` (unix seconds) lets silence be judged."""
     out = Answers()
-    parts: dict[Key, pl.DataFrame] = {
-        (int(key[0]), str(key[1])): part
-        for key, part in rows.partition_by("attempt", "name", as_dict=True, maintain_order=True).items()
-    }
-    metrics = {r["name"]: (r["role"], r["group_name"]) for r in store.metrics(run).iter_rows(named=True)}
-    by_number = {each.attempt: each for each in attempts}
-    for attempt in sorted({key[0] for key in parts}):
-        names = [name for a, name in parts if a == attempt]
-        memories = _memories(store, run, attempt, names, metrics, attempts, out)
+    metrics: Roles = dict(
+        zip(found.metrics["name"], found.metrics.select("role", "group_name").iter_rows(), strict=True)
+    )
+    new = fresh(found.rows, lambda name: _together(*metrics[name])) if len(found.rows) else Fresh()
+    past = Past(store, run, found, metrics, out)
+    by_number = {each.attempt: each for each in found.attempts}
+    for attempt in new.attempts:
+        each = by_number[attempt]
+        parts = {name: part for (number, name), part in new.alone.items() if number == attempt}
+        blocks = _together_judged(new.together.get(attempt), each, past, out)
+        memories = past.memories(each, list(parts))
         remembered: dict[Key, Line] = {
             (attempt, name): (m.step, m.value) for name, m in memories.items() if metrics[name][0] == "loss"
         }
-        blocks = {}
-        for name in names:
+        for name, part in parts.items():
             role, group = metrics[name]
-            said, done = judge_metric(memories[name], parts[attempt, name], name=name, role=role, group=group)
+            said, done = judge_metric(memories[name], part, name=name, role=role, group=group)
             out.say(attempt, said)
             out.memories[name, attempt] = memories[name]
             if group and len(done):
                 blocks[name] = done
-        each = by_number[attempt]
-        out.say(attempt, _evals(store, run, parts, remembered, metrics, each, state))
+        out.say(attempt, _evals(past, new.alone, remembered, metrics, each, state))
         if blocks:
             out.say(attempt, _joint(blocks, metrics, each, state))
         mine = state.joint.setdefault(str(attempt), {})
-        whole = {name: parts[attempt, name]["step"].to_numpy() for name in names if not metrics[name][1]}
+        whole = {name: part.step for name, part in parts.items() if not metrics[name][1]}
         said, mine["stopped"] = stopped.scan(
             whole, {n: role for n, (role, _) in metrics.items()}, mine.get("stopped", {})
         )
@@ -75,44 +62,32 @@ def collect(
         if attempt not in state.begun:
             state.begun.append(attempt)
             if each.parent is not None:
-                rates = [name for name in names if metrics[name][0] == "learning_rate"]
-                out.say(attempt, _restarted(each, _parents(store, run, each, names, out), rates, parts))
-    _listen(parts, metrics, out.memories, state, heard_until, out)
+                rates = [name for name in parts if metrics[name][0] == "learning_rate"]
+                out.say(attempt, _restarted(each, past, rates, parts))
+    _listen(found.rows, metrics, state, heard_until, out)
     return out
 
 
-def _memories(
-    store: Store,
-    run: str,
-    attempt: int,
-    names: Sequence[str],
-    metrics: Mapping[str, tuple[str, str]],
-    attempts: Sequence[Attempt],
-    out: Answers,
-) -> dict[str, Memory]:
-    """The memories of the metrics, those new to an attempt seeded from its parent."""
-    stored = store.judge_states(run, names)
-    have = {name: Memory.load(stored[name, attempt]) for name in names if (name, attempt) in stored}
-    missing = [name for name in names if name not in have]
-    parent = next((a.parent for a in attempts if a.attempt == attempt), None)
-    if parent is None or not missing:
-        return {**have, **{name: Memory() for name in missing}}
-    tails = store.lineage_tails(run, attempt, LOOKBACK + CHUNK, missing)
-    for name in missing:
-        older = out.memories.get((name, parent))
-        if older is None and (name, parent) in stored:
-            older = Memory.load(stored[name, parent])
-        role, group = metrics[name]
-        have[name] = seed(older, tails.filter(pl.col("name") == name), name=name, role=role, group=group)
-    return have
+def _together(role: str, group: str) -> bool:
+    """Whether a metric is one of the crowd; a learning rate is not, since a restart is compared with more of it."""
+    return role != "learning_rate" and screened(role, group)
+
+
+def _together_judged(new: Flat | None, attempt: Attempt, past: Past, out: Answers) -> dict[str, Array]:
+    """The metrics that are screened together; returns the blocks that they complete."""
+    if new is None:
+        return {}
+    crowd = out.crowds[attempt.attempt] = past.crowd(attempt, new.names)
+    said, blocks = crowd.advance(new, past.metrics)
+    out.say(attempt.attempt, said)
+    return blocks
 
 
 def _evals(
-    store: Store,
-    run: str,
-    parts: Mapping[Key, pl.DataFrame],
+    past: Past,
+    parts: Mapping[Key, Samples],
     remembered: dict[Key, Line],
-    metrics: Mapping[str, tuple[str, str]],
+    metrics: Roles,
     attempt: Attempt,
     state: RunState,
 ) -> list[Answer]:
@@ -130,11 +105,10 @@ def _evals(
         }
     waits = any(roles.get(name) == "eval_loss" for a, name in parts if a == attempt.attempt)
     if waits or any(each.get("waiting") for each in mine.values()):
-        absent = [n for n, r in roles.items() if r == "loss" and (attempt.attempt, n) not in remembered]
-        for (name, number), data in store.judge_states(run, absent).items() if absent else ():
-            if number == attempt.attempt:
-                memory = Memory.load(data)
-                remembered[number, name] = (memory.step, memory.value)
+        for name in (n for n, r in roles.items() if r == "loss" and (attempt.attempt, n) not in remembered):
+            memory = past.memory(name, attempt.attempt)
+            if memory is not None:
+                remembered[attempt.attempt, name] = (memory.step, memory.value)
         said = judge_evals(parts, remembered, roles, attempt.attempt, mine)
     else:
         said = []
@@ -174,57 +148,43 @@ def _rewind(attempt: Attempt, reached: float) -> list[Answer]:
     return [found, Recovery("lineage", "", episode, reached)]
 
 
-def _parents(store: Store, run: str, attempt: Attempt, names: Sequence[str], out: Answers) -> dict[str, Memory]:
-    """What is remembered of the same metrics in the attempt before."""
-    if attempt.parent is None:
-        return {}
-    stored = store.judge_states(run, names)
-    found = {name: out.memories.get((name, attempt.parent)) or stored.get((name, attempt.parent)) for name in names}
-    return {name: each if isinstance(each, Memory) else Memory.load(each) for name, each in found.items() if each}
-
-
-def _restarted(
-    attempt: Attempt, parents: Mapping[str, Memory], rates: Sequence[str], parts: Mapping[Key, pl.DataFrame]
-) -> list[Answer]:
+def _restarted(attempt: Attempt, past: Past, rates: Sequence[str], parts: Mapping[str, Samples]) -> list[Answer]:
     """What a new attempt shows at once: that it went back, and a learning rate other than its parent's at the same steps."""
-    reached = max((float(m.step[-1]) for m in parents.values() if len(m.step)), default=attempt.first_step)
-    said = _rewind(attempt, max(reached, attempt.first_step))
+    assert attempt.parent is not None
+    said = _rewind(attempt, max(past.reached(attempt.parent, attempt.first_step), attempt.first_step))
     for name in rates:
-        if name in parents:
-            step, value, _ = arrays(parts[attempt.attempt, name])
-            said += restarted(parents[name].step, parents[name].value, step, value, name)
+        parent = past.memory(name, attempt.parent)
+        if parent is not None:
+            said += restarted(parent.step, parent.value, parts[name].step, parts[name].value, name)
     return said
 
 
-def _listen(
-    parts: Mapping[Key, pl.DataFrame],
-    metrics: Mapping[str, tuple[str, str]],
-    memories: Mapping[tuple[str, int], Memory],
-    state: RunState,
-    heard_until: float | None,
-    out: Answers,
-) -> None:
+def _listen(rows: pl.DataFrame, metrics: Roles, state: RunState, heard_until: float | None, out: Answers) -> None:
     """Silence: the newest log line of the run against now; the next line ends it."""
     newest = state.clock
-    for (name, attempt), memory in memories.items():
-        if (
-            len(memory.seconds)
-            and np.isfinite(memory.seconds[-1])
-            and (newest is None or memory.seconds[-1] > newest["at"])
-        ):
-            usual = pace(memory.seconds)
-            if usual is not None and metrics[name][0] in ("loss", "grad_norm", "throughput", "step_time"):
+    lines = {key: (memory.step, memory.seconds) for key, memory in out.memories.items()}
+    for attempt, crowd in out.crowds.items():
+        # all leaves of a step have one time: the newest speaks for them
+        names = [name for name in crowd.names if metrics[name][0] in _PACED]
+        at = crowd.rows(names)
+        if len(at):
+            k = int(at[np.argmax(np.nan_to_num(crowd.last.seconds[at, -1], nan=-np.inf))])
+            lines[crowd.names[k], attempt] = (crowd.last.step[k], crowd.last.seconds[k])
+    for (name, attempt), (step, seconds) in lines.items():
+        if len(seconds) and np.isfinite(seconds[-1]) and (newest is None or seconds[-1] > newest["at"]):
+            usual = pace(seconds)
+            if usual is not None and metrics[name][0] in _PACED:
                 newest = {
-                    "at": float(memory.seconds[-1]),
+                    "at": float(seconds[-1]),
                     "usual": usual,
-                    "due": due_seconds(memory.states.get("silence", {}).get("pauses", ()), float(memory.step[-1])),
+                    "due": due_seconds(_pauses(out.memories.get((name, attempt))), float(step[-1])),
                     "metric": name,
                     "attempt": attempt,
-                    "step": float(memory.step[-1]),
+                    "step": float(step[-1]),
                 }
     state.clock = newest
-    if state.silent is not None and parts:
-        first = min(float(part["step"].min()) for part in parts.values())  # type: ignore[arg-type]
+    if state.silent is not None and len(rows):
+        first = float(rows["step"].min())  # type: ignore[arg-type]
         out.say(
             state.silent["attempt"],
             [Recovery("silence", state.silent["metric"], state.silent["episode"], max(first, state.silent["step"]))],
@@ -236,6 +196,11 @@ def _listen(
     if silence is not None:
         state.silent = {**newest, "episode": f"silent:{newest['step']:.15g}"}
         out.say(newest["attempt"], [_silence(newest, silence, metrics, state.silent["episode"])])
+
+
+def _pauses(memory: Memory | None) -> Sequence[Any]:
+    """The regular pauses that a metric is known to make."""
+    return () if memory is None else memory.states.get("silence", {}).get("pauses", ())
 
 
 def _silence(

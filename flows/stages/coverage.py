@@ -1,13 +1,13 @@
 """What was and was not checked, as rows: beside every green light stands what it does not cover."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from detectors.suite import BY_ROLE, NEEDED, detectors_of
+from flows.stages.crowd import Crowd
 from flows.stages.document import CHECKED
-from flows.stages.memory import Memory
+from flows.stages.past import Answers
 
 # the checks that a large run is expected to have, whether or not it logs what they need
 EXPECTED = (
@@ -23,29 +23,46 @@ EXPECTED = (
 )
 
 
-def coverage(metrics: pl.DataFrame, memories: Mapping[tuple[str, int], Memory]) -> list[dict[str, Any]]:
+def coverage(metrics: pl.DataFrame, found: Answers) -> list[dict[str, Any]]:
     """Rows (check_name, metric, reason, count) for the metrics of this pass, and for the roles that no metric has."""
     have = set(metrics["role"])
     out = [_row(role, "", CHECKED if role in have else "no metric with this role", 0) for role in EXPECTED]
-    by_name = {r["name"]: (r["role"], r["group_name"]) for r in metrics.iter_rows(named=True)}
-    newest = {name: memory for (name, _), memory in sorted(memories.items(), key=lambda pair: pair[0][1])}
-    for name, memory in newest.items():
-        role, group = by_name[name]
-        if not group and role in BY_ROLE:
-            out += _of_metric(name, role, memory)
+    roles = {
+        name: role for name, role, group in metrics.select("name", "role", "group_name").iter_rows()
+        if not group and role in BY_ROLE
+    }  # fmt: skip
+    newest: dict[str, Seen] = {}
+    for attempt in sorted({*(number for _, number in found.memories), *found.crowds}):
+        mine = {name: each for (name, number), each in found.memories.items() if number == attempt and name in roles}
+        newest |= {name: Seen(each.end, each.live, each.sentinels) for name, each in mine.items()}
+        crowd = found.crowds.get(attempt, Crowd())
+        for k in (k for k, name in enumerate(crowd.names) if name in roles):
+            newest[crowd.names[k]] = Seen(int(crowd.calm.samples[k]), bool(crowd.live[k]), int(crowd.sentinels[k]))
+    for name, seen in newest.items():
+        out += _of_metric(name, roles[name], seen)
+    if found.unreadable:
+        out.append(_row("judge", "", "memories of another version were given up: judged anew", len(found.unreadable)))
     return out
 
 
-def _of_metric(name: str, role: str, memory: Memory) -> list[dict[str, Any]]:
+class Seen(NamedTuple):
+    """Samples of a metric, whether any was not zero, and how many were no measurement."""
+
+    samples: int
+    live: bool
+    sentinels: int
+
+
+def _of_metric(name: str, role: str, seen: Seen) -> list[dict[str, Any]]:
     out = []
-    if memory.sentinels:
-        out.append(_row("sentinels", name, "values that are no measurement", memory.sentinels))
-    if memory.end and not memory.live and role != "learning_rate":
-        return [*out, _row(role, name, "zero from the first sample on: not logged", memory.end)]
+    if seen.sentinels:
+        out.append(_row("sentinels", name, "values that are no measurement", seen.sentinels))
+    if seen.samples and not seen.live and role != "learning_rate":
+        return [*out, _row(role, name, "zero from the first sample on: not logged", seen.samples)]
     for each in detectors_of(role):
-        short = memory.end < NEEDED.get(each, 0)
+        short = seen.samples < NEEDED.get(each, 0)
         out.append(
-            _row(each, name, f"{memory.end} of at least {NEEDED[each]} samples" if short else CHECKED, memory.end)
+            _row(each, name, f"{seen.samples} of at least {NEEDED[each]} samples" if short else CHECKED, seen.samples)
         )
     return out
 

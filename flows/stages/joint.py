@@ -8,18 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from detectors import overfit
 from detectors.finding import Answer
 from detectors.series import Array
-from flows.stages.metric import arrays
+from flows.stages.fresh import Key, Samples
 
 LAST = 5  # train losses whose median stands for an evaluation's step
 
-Key = tuple[int, str]  # attempt, metric
 Line = tuple[Array, Array]  # steps, values
-Parts = Mapping[Key, pl.DataFrame]
+Parts = Mapping[Key, Samples]
 
 
 def judge_evals(
@@ -38,7 +36,7 @@ def judge_evals(
     for name in (name for name, role in roles.items() if role == "eval_loss"):
         mine = state.get(name, {})
         rows = parts.get((attempt, name))
-        fresh = [] if rows is None else zip(*arrays(rows)[:2], strict=True)
+        fresh = [] if rows is None else zip(rows.step, rows.value, strict=True)
         waiting = [*mine.get("waiting", []), *((float(s), float(v)) for s, v in fresh)]
         if not waiting:
             continue
@@ -56,8 +54,7 @@ def _joined(parts: Parts, remembered: Mapping[Key, Line], key: Key) -> Line:
     rows = parts.get(key)
     if rows is None:
         return old
-    step, value, _ = arrays(rows)
-    return np.concatenate([old[0], step]), np.concatenate([old[1], value])
+    return np.concatenate([old[0], rows.step]), np.concatenate([old[1], rows.value])
 
 
 def _train_at(step: Array, value: Array, at: float) -> tuple[float, float]:

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import polars as pl
-
 from detectors.cause import Pattern
 from detectors.finding import Recovery
 from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
-from flows.records import Attempt, Event
-from flows.stages.answers import Answers, collect
+from flows.records import Event
+from flows.stages.answers import collect
 from flows.stages.coverage import coverage
+from flows.stages.past import Answers
 from flows.stages.runstate import RunState
-from flows.store import Store
+from flows.store import Store, Waiting
 
-ROWS = 2_000_000  # samples that one transaction judges
+ROWS = 3_000_000  # samples that one transaction judges: fewer cost more a sample, more take more memory
 
 Playbook = Callable[[], Sequence[Pattern]]  # called only when there is something to explain
 Announce = Callable[[Sequence[Transition]], Iterable[Mapping[str, Any]]]
@@ -54,48 +53,50 @@ def judge(
     """
     total = Judged(run)
     while True:
-        fresh = store.unjudged(run, rows)
-        done = _pass(store, run, fresh.rows, fresh.upto_batch, playbook, clock() if live else None, clock(), announce)
+        found = store.waiting(run, rows)
+        # only when nothing waits any more is silence silence
+        heard_until = clock() if live and not len(found.rows) else None
+        done = _pass(store, run, found, playbook, heard_until, clock(), announce)
         total = Judged(
-            run, total.samples + len(fresh.rows), total.transitions + done.transitions, total.messages + done.messages
+            run, total.samples + len(found.rows), total.transitions + done.transitions, total.messages + done.messages
         )
-        if not len(fresh.rows):
+        if not len(found.rows):
             return total
 
 
 def _pass(
     store: Store,
     run: str,
-    rows: pl.DataFrame,
-    upto: int,
+    waiting: Waiting,
     playbook: Playbook,
     heard_until: float | None,
     now: float,
     announce: Announce | None,
 ) -> Judged:
     """One transaction's worth of judging; without rows only silence can be found."""
-    state = RunState.load(store.run_state(run))
-    attempts = store.attempts(run)
-    found = collect(store, run, rows, attempts, state, heard_until)
-    if not len(rows) and not found.new:
+    if not len(waiting.rows) and heard_until is None:
+        return Judged(run)
+    state = RunState.load(waiting.run_state)
+    found = collect(store, run, waiting, state, heard_until)
+    if not len(waiting.rows) and not found.new:
         return Judged(run)
     before = _known(store, run, state)
-    after = _folded(store, run, found, attempts, state, before, playbook)
+    after = _folded(run, found, waiting, state, before, playbook)
     changes = transitions(before, after)
     closed = superseded(before, after)
     moment = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
     messages = list(announce(changes)) if announce is not None and changes else []
     store.save_judgement(
         run,
-        upto_batch=upto,
+        upto_batch=waiting.upto_batch,
         run_state=state.dump(),
-        states={key: memory.dump() for key, memory in found.memories.items()},
+        states=found.states(),
         findings=_finding_rows(run, after, moment),
         incidents=[incident_row(each, moment, moment) for each in [*after, *closed]],
         deliveries=messages,
-        coverage=coverage(store.metrics(run), found.memories),
+        coverage=coverage(waiting.metrics, found),
     )
-    return Judged(run, len(rows), tuple(changes), len(messages))
+    return Judged(run, len(waiting.rows), tuple(changes), len(messages))
 
 
 def _known(store: Store, run: str, state: RunState) -> list[Incident]:
@@ -115,25 +116,23 @@ def _known(store: Store, run: str, state: RunState) -> list[Incident]:
 
 
 def _folded(
-    store: Store,
     run: str,
     found: Answers,
-    attempts: Sequence[Attempt],
+    waiting: Waiting,
     state: RunState,
     before: Sequence[Incident],
     playbook: Playbook,
 ) -> list[Incident]:
     """Incidents of every attempt that has live answers; drops from the state what cannot change any more."""
-    restarts = [Event("restart", a.first_step, source="detected") for a in attempts if a.parent is not None]
-    events = [*store.events(run), *restarts]
-    metrics = store.metrics(run)
-    roles = set(metrics["role"])
-    horizon = max([0.0, *metrics["last_step"].drop_nulls()])
+    restarts = [Event("restart", a.first_step, source="detected") for a in waiting.attempts if a.parent is not None]
+    events = [*waiting.events, *restarts]
+    roles = set(waiting.metrics["role"])
+    horizon = max([0.0, *waiting.metrics["last_step"].drop_nulls()])
     out: list[Incident] = []
     state.live = []
     for attempt, new in found.new.items():
         state.answers.setdefault(attempt, []).extend(new)
-    for each in attempts:
+    for each in waiting.attempts:
         answers = state.answers.get(each.attempt)
         if not answers:
             continue

@@ -62,10 +62,12 @@ class Memory:
         return text + b"\n" + np.concatenate([self.step, self.value, self.seconds]).astype("<f8").tobytes()
 
     @staticmethod
-    def load(data: bytes) -> "Memory":
-        """The inverse of `dump`."""
+    def load(data: bytes) -> "Memory | None":
+        """The inverse of `dump`; None where another version wrote it."""
         text, _, raw = data.partition(b"\n")
         head = json.loads(text, object_hook=decode)
+        if head["format"] != FORMAT:
+            return None
         step, value, seconds = np.frombuffer(raw, "<f8").reshape(3, -1)
         return Memory(
             head["first"],

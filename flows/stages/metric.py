@@ -1,28 +1,19 @@
 """One metric of one attempt: new samples in, answers out, memory updated."""
 
 import numpy as np
-import polars as pl
 
 from detectors.finding import Answer
 from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 from detectors.silence import launched
 from detectors.suite import FROM_LAUNCH, advance, carried, detectors_of, is_sentinel
+from flows.stages.fresh import Samples
 from flows.stages.memory import Memory
 
 
-def arrays(rows: pl.DataFrame) -> tuple[Array, Array, Array]:
-    """step, value, seconds of rows, as writable float arrays; a missing time is NaN."""
-    return (
-        rows["step"].to_numpy(),
-        rows["value"].fill_null(float("nan")).to_numpy(),
-        rows["seconds"].fill_null(float("nan")).to_numpy(),
-    )
-
-
-def judge_metric(memory: Memory, rows: pl.DataFrame, *, name: str, role: str, group: str) -> tuple[list[Answer], Array]:
+def judge_metric(memory: Memory, new: Samples, *, name: str, role: str, group: str) -> tuple[list[Answer], Array]:
     """Answers that the new samples make possible, in order of their sample index; and the blocks of 16 they complete."""
-    _take(memory, rows, role)
+    _take(memory, new, role)
     said, memory.states, memory.start = advance(
         memory.step,
         memory.value,
@@ -34,11 +25,11 @@ def judge_metric(memory: Memory, rows: pl.DataFrame, *, name: str, role: str, gr
         role=role,
         group=group,
     )
-    new = sorted((pair for pair in said if pair[0] >= memory.judged), key=lambda pair: pair[0])
+    news = sorted((pair for pair in said if pair[0] >= memory.judged), key=lambda pair: pair[0])
     blocks = _new_blocks(memory) if group else np.empty((0, 3))
     memory.judged = memory.end
     memory.forget()
-    return [answer for _, answer in new], blocks
+    return [answer for _, answer in news], blocks
 
 
 def _new_blocks(memory: Memory) -> Array:
@@ -49,17 +40,17 @@ def _new_blocks(memory: Memory) -> Array:
     return np.column_stack([begin + np.arange(len(medians)), steps, medians])
 
 
-def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, group: str) -> Memory:
+def seed(parent: Memory | None, tail: Samples, *, name: str, role: str, group: str) -> Memory:
     """The memory with which a new attempt begins: its parent's knowledge, shown the samples before the fork once more.
 
     What would be said about those was said when they were new. An attempt that nothing stands before starts cold.
     """
     memory = Memory()
-    if parent is not None and len(tail):
-        memory.first = max(0, parent.end - len(tail)) // CHUNK * CHUNK
+    if parent is not None and len(tail.step):
+        memory.first = max(0, parent.end - len(tail.step)) // CHUNK * CHUNK
         # the older part is lookback only: judging it without any would start every baseline cold
-        memory.start = memory.judged = memory.first + max(0, len(tail) - CHUNK) // CHUNK * CHUNK
-        memory.live, memory.states = parent.live, carried(parent.states, float(tail["step"][0]))
+        memory.start = memory.judged = memory.first + max(0, len(tail.step) - CHUNK) // CHUNK * CHUNK
+        memory.live, memory.states = parent.live, carried(parent.states, float(tail.step[0]))
     judge_metric(memory, tail, name=name, role=role, group=group)
     for each in FROM_LAUNCH.intersection(detectors_of(role, group)):
         memory.states[each] = {**memory.states.get(each, {}), "launch": memory.end}
@@ -68,11 +59,10 @@ def seed(parent: Memory | None, tail: pl.DataFrame, *, name: str, role: str, gro
     return memory
 
 
-def _take(memory: Memory, rows: pl.DataFrame, role: str) -> None:
-    step, value, seconds = arrays(rows)
-    passed = is_sentinel(role, value)
+def _take(memory: Memory, new: Samples, role: str) -> None:
+    passed = is_sentinel(role, new.value)
     if passed.any():
         memory.sentinels += int(passed.sum())
-        step, value, seconds = step[~passed], value[~passed], seconds[~passed]
-    memory.live = memory.live or bool(np.any(np.nan_to_num(value) != 0))
-    memory.take(step, value, seconds)
+        new = new.at(~passed)
+    memory.live = memory.live or bool(np.any(np.nan_to_num(new.value) != 0))
+    memory.take(*new)

@@ -4,5 +4,6 @@ from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits
 from flows.store.snapshot import connect
 from flows.store.store import Lease, Store, open_store
+from flows.store.waiting import Waiting
 
-__all__ = ["Answer", "Appended", "Lease", "Limits", "Store", "Unjudged", "connect", "open_store"]
+__all__ = ["Answer", "Appended", "Lease", "Limits", "Store", "Unjudged", "Waiting", "connect", "open_store"]

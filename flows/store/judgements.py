@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 
 from flows.store.connection import statement
-from flows.store.frames import execute, given, rows, select, timestamp
+from flows.store.frames import execute, given, rows, timestamp
 
 Row = Mapping[str, Any]
 
@@ -118,13 +118,20 @@ def save_states(
 
 
 def states(
-    connection: duckdb.DuckDBPyConnection, run_id: int, names: Sequence[str] | None
+    connection: duckdb.DuckDBPyConnection,
+    run_id: int,
+    names: Sequence[str] | None = None,
+    attempts: Sequence[int] | None = None,
 ) -> dict[tuple[str, int], bytes]:
-    """The judge's states by metric and attempt, of `names` or of all metrics."""
-    found = select(connection, "SELECT name, attempt, state FROM judge_states WHERE run_id = ?", [run_id])
-    if names is not None:
-        found = found.filter(pl.col("name").is_in(list(names)))
-    return {(name, attempt): state for name, attempt, state in found.iter_rows()}
+    """The judge's states by metric and attempt, of `names` and `attempts` or of all."""
+    found = execute(
+        connection,
+        "SELECT name, attempt, state FROM judge_states WHERE run_id = $run_id"
+        " AND ($attempts IS NULL OR list_contains($attempts, attempt))",
+        {"run_id": run_id, "attempts": attempts},
+    )
+    wanted = None if names is None else set(names)
+    return {(name, attempt): state for name, attempt, state in found if wanted is None or name in wanted}
 
 
 def incidents(

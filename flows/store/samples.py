@@ -1,22 +1,21 @@
 """Samples in and samples out. Every function works inside a transaction that the caller opened."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 import duckdb
-import numpy as np
 import polars as pl
 
-from flows.records import STORED_SCHEMA, Attempt, Role
+from flows.records import STORED_SCHEMA, Role
 from flows.store.connection import statement
 from flows.store.dedupe import KEY, TRACKS, Change, change
 from flows.store.frames import execute, given, number, select
 
 UNJUDGED_SCHEMA: dict[str, pl.DataType] = {
-    "name": pl.String(),
-    "role": pl.String(),
-    "unit": pl.String(),
+    "name": pl.Enum([]),  # of the run's metrics in the order in which they came; so are role and unit
+    "role": pl.Enum([]),
+    "unit": pl.Enum([]),
     "attempt": pl.Int32(),
     "step": pl.Float64(),
     "seconds": pl.Float64(),
@@ -189,59 +188,25 @@ def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> 
         found = found.join(first, on=KEY, how="left", maintain_order="left").with_columns(
             value=pl.when("was_rewritten").then("first_value").otherwise("value")
         )
-    metrics = select(connection, "SELECT metric_id, name, role, unit FROM metric_rows WHERE run_id = ?", [run_id])
-    place = _places(metrics["metric_id"], found["metric_id"])
+    metrics = select(
+        connection, "SELECT metric_id, name, role, unit FROM metric_rows WHERE run_id = ? ORDER BY metric_id", [run_id]
+    )
+    place = pl.Series(found["metric_id"].to_numpy() - 1)  # ids are given without a gap from 1 on
     return Unjudged(
         found.select(
-            *(metrics[column].gather(place).alias(column) for column in ("name", "role", "unit")),
+            *(as_enum(metrics[column]).gather(place).alias(column) for column in ("name", "role", "unit")),
             "attempt",
             "step",
             (pl.col("logged_at").dt.epoch("us") / 1e6).fill_null(float("nan")).alias("seconds"),
             "value",
-        ).cast(UNJUDGED_SCHEMA),  # type: ignore[arg-type]
+        ),
         upto,
     )
 
 
-def _places(ids: pl.Series, wanted: pl.Series) -> pl.Series:
-    table = np.zeros(int(ids.to_numpy().max()) + 1, dtype=np.uint32)
-    table[ids.to_numpy()] = np.arange(len(ids))
-    return pl.Series(table[wanted.to_numpy()])
-
-
-def lineage_tails(
-    connection: duckdb.DuckDBPyConnection,
-    run_id: int,
-    *,
-    attempts: Sequence[Attempt],
-    attempt: int,
-    n: int,
-    names: Sequence[str] | None,
-) -> pl.DataFrame:
-    """name, step, seconds, value: for each metric the last `n` samples that stood before `attempt` began."""
-    ancestors = _ancestors(attempts, attempt)
-    asked = select(connection, "SELECT metric_id, name FROM metric_rows WHERE run_id = ?", [run_id])
-    if names is not None:
-        asked = asked.filter(pl.col("name").is_in(list(names)))
-    schema = {"name": pl.String(), "step": pl.Float64(), "seconds": pl.Float64(), "value": pl.Float64()}
-    if not len(ancestors) or not len(asked):
-        return pl.DataFrame(schema=schema)
-    with given(connection, ancestors=ancestors, asked=asked):
-        found = select(connection, statement("lineage_tails"), {"run_id": run_id, "n": n})
-    return found.join(asked, on="metric_id", how="left", maintain_order="left").select(list(schema)).cast(schema)  # type: ignore[arg-type]
-
-
-def _ancestors(attempts: Sequence[Attempt], attempt: int) -> pl.DataFrame:
-    """The line of parents, each with the step before which its samples stood when `attempt` began."""
-    by_number = {item.attempt: item for item in attempts}
-    chain: list[tuple[int, float]] = []
-    current = by_number.get(attempt)
-    before = float("inf")
-    while current is not None and current.parent is not None:
-        before = min(before, current.first_step)
-        chain.append((current.parent, before))
-        current = by_number.get(current.parent)
-    return pl.DataFrame(chain, schema={"attempt": pl.Int32, "before_step": pl.Float64}, orient="row")
+def as_enum(texts: pl.Series) -> pl.Series:
+    """Numbers instead of texts: a million of them are gathered and sorted at little cost."""
+    return texts.cast(pl.Enum(texts.unique(maintain_order=True)))
 
 
 def check_schema(rows: pl.DataFrame) -> None:

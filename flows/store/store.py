@@ -12,14 +12,15 @@ import polars as pl
 
 from flows.errors import BadConfig, LeaseTaken
 from flows.records import Attempt, Description, Event, Role
-from flows.store import judgements, leases, outbox, runs, samples
+from flows.store import judgements, leases, outbox, runs, samples, tails, waiting
 from flows.store.confined import Confined
 from flows.store.connection import Database
-from flows.store.frames import Moment, execute, one, select, timestamp
+from flows.store.frames import Moment, execute, select, timestamp
 from flows.store.frames import rows as found_rows
 from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits, answer
 from flows.store.schema import bring_up_to_date
+from flows.store.waiting import Waiting
 
 Clock = Callable[[], Moment]
 Row = Mapping[str, Any]
@@ -110,6 +111,11 @@ class Store:
         with self._database.reading() as connection:
             return samples.unjudged(connection, runs.id_of(connection, run), limit)
 
+    def waiting(self, run: str, limit: int) -> Waiting:
+        """The unjudged rows with everything that judging them needs."""
+        with self._database.reading() as connection:
+            return waiting.waiting(connection, run, limit)
+
     def judge_states(self, run: str, names: Sequence[str] | None = None) -> dict[tuple[str, int], bytes]:
         """The judge's bytes by metric and attempt."""
         with self._database.reading() as connection:
@@ -118,8 +124,7 @@ class Store:
     def run_state(self, run: str) -> str | None:
         """The judge's state of the whole run; None before the first judgement."""
         with self._database.reading() as connection:
-            row = one(connection, "SELECT state FROM judge_run_states WHERE run_id = ?", [runs.id_of(connection, run)])
-            return row[0] if row else None
+            return waiting.run_state(connection, runs.id_of(connection, run))
 
     def lineage_tail(self, run: str, name: str, attempt: int, n: int) -> pl.DataFrame:
         """step, seconds, value: the last `n` samples of one metric that stood before `attempt` began."""
@@ -130,7 +135,7 @@ class Store:
         with self._database.reading() as connection:
             run_id = runs.id_of(connection, run)
             line = runs.attempts(connection, run)
-            return samples.lineage_tails(connection, run_id, attempts=line, attempt=attempt, n=n, names=names)
+            return tails.lineage_tails(connection, run_id, attempts=line, attempt=attempt, n=n, names=names)
 
     def save_judgement(
         self,
@@ -213,7 +218,7 @@ class Store:
     def metrics(self, run: str) -> pl.DataFrame:
         """name, role, unit, healthy, group_name, samples, first_step, last_step, last_value; by name."""
         with self._database.reading() as connection:
-            return select(connection, "SELECT * EXCLUDE (run) FROM metrics WHERE run = ? ORDER BY name", [run])
+            return waiting.metrics(connection, run)
 
     def history(self, run: str, name: str) -> pl.DataFrame:
         """attempt, step, logged_at, value of one metric as the run stands, by step."""

@@ -1,9 +1,10 @@
 """make bench: how fast check, judging and ingest are on this machine, as ratios where the machine would else decide.
 
-    python tests/bench/speed.py [--samples 10_000_000]
+    python tests/bench/speed.py [--samples 10_000_000] [--steps 20_000]
 
-Made data, since only the speed is asked for: a run of 20 metrics like a tracker's export. Prints one line a figure with
-the least that is asked for, and exits with 1 when one is missed.
+Made data, since only the speed is asked for: a run of 20 metrics like a tracker's export, and one of 3,700 metrics with
+1,037 samples a step (hero_size.py). Prints one line a figure with the least that is asked for, and exits with 1 when one
+is missed.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 import duckdb
+import hero_size
 import numpy as np
 import polars as pl
 
@@ -105,10 +107,27 @@ def ingest_ratio(folder: Path, samples: int) -> tuple[float, float]:
     return min(bare) / min(pulled), samples / min(pulled)
 
 
+def large_run(folder: Path, steps: int) -> tuple[list[tuple[int, dict[str, float]]], dict[str, float]]:
+    """Passes over 53 new steps of 3,700 metrics, by the steps before them; and the judging of all steps between."""
+    path = folder / "large.duckdb"
+    store = open_store(path, clock=time.time)
+    first, new = 2_000, 53
+    hero_size.fill(store, 0, first)
+    hero_size.judged(path)
+    hero_size.fill(store, first, first + new)
+    passes = [(first, hero_size.judged(path))]
+    hero_size.fill(store, first + new, steps)
+    done = subprocess.run([sys.executable, hero_size.__file__, str(path)], capture_output=True, check=True)
+    hero_size.fill(store, steps, steps + new)
+    return [*passes, (steps, hero_size.judged(path))], json.loads(done.stdout)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=lambda text: int(text.replace("_", "")), default=10_000_000)
-    samples = parser.parse_args().samples
+    parser.add_argument("--steps", type=lambda text: int(text.replace("_", "")), default=20_000)
+    asked = parser.parse_args()
+    samples = asked.samples
     missed = False
 
     def figure(what: str, value: float, asked: float, unit: str, *, most: bool = False) -> None:
@@ -131,6 +150,15 @@ def main() -> None:
         ratio, rate = ingest_ratio(Path(name), samples)
         figure(f"ingest of {samples:,} samples against a bare INSERT", ratio, 0.5, "times its speed")
         print(f"       ingest: {rate:,.0f} samples/s")
+        passes, backfill = large_run(Path(name), asked.steps)
+        for steps, used in passes:
+            what = f"a pass over 53 steps of {hero_size.METRICS:,} metrics after {steps:,}"
+            figure(what, used["compute"], 2.0, "s of compute", most=True)
+            print(f"       {used['samples']:,} samples, {used['seconds']:.2f} s by the clock")
+        count = backfill["samples"]
+        figure(f"judging {count:,} of its samples from a file", count / backfill["seconds"], 1e6, "samples/s")
+        print(f"       {count / backfill['compute']:,.0f} samples per second of compute")
+        figure("its peak memory", backfill["peak_mb"], 1536, "MB", most=True)
     sys.exit(missed)
 
 

@@ -1,6 +1,8 @@
 """Judging through the store: at once, in slices, step by step, with metrics that arrive apart."""
 
 import json
+import re
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -103,3 +105,42 @@ def test_the_made_run_shows_what_is_in_it(run):
     assert not [
         row for row in findings if row["metric"].startswith("params/norm/leaf") and not row["metric"].endswith("leaf0")
     ]
+
+
+def test_a_first_pass_in_many_transactions_hears_no_silence_in_the_middle():
+    store = open_store(":memory:", clock=lambda: 1e9)
+    store.register_run(Description("r", "made", "test", "step"))
+    began, tracker = datetime(2026, 9, 1, tzinfo=UTC), Tracker()
+    for first, stop in ((0, 30), (30, 100)):
+        rows = [
+            (float(k), (began + timedelta(seconds=20 * k)).replace(tzinfo=None), "train/loss", 2.0)
+            for k in range(first, stop)
+        ]
+        assigned = assign(pl.DataFrame(rows, schema=SAMPLE_SCHEMA, orient="row"), tracker, final=True)
+        store.append("r", assigned, tracker.attempts, "c", tracker.dump(), {}, role_of)
+    last = began.timestamp() + 20 * 99
+    judge(store, "r", load_playbook, clock=lambda: last + 60, live=True, rows=1)
+    assert [row for row in store.findings("r") if row["detector"] == "silence"] == []
+    judge(store, "r", load_playbook, clock=lambda: last + 2000, live=True, rows=1)
+    (found,) = [row for row in store.findings("r") if row["detector"] == "silence"]
+    assert (found["onset_step"], found["magnitude"]) == (99.0, 2000.0)
+
+
+def test_a_memory_of_another_version_is_given_up_and_coverage_says_so():
+    frame = a_run(0)
+    half = len(frame) // 2
+    store = open_store(":memory:", clock=lambda: 1e9)
+    store.register_run(Description("r", "made", "test", "step"))
+    tracker = Tracker()
+    for part in (frame[:half], frame[half:]):
+        rows = assign(part, tracker)
+        store.append("r", rows, tracker.attempts, "c", tracker.dump(), {}, role_of)
+        judge(store, "r", load_playbook, clock=lambda: 1e9)
+        old = {
+            key: re.sub(rb'"format": [^,]+', b'"format": "x"', data, count=1)
+            for key, data in store.judge_states("r").items()
+        }
+        found = store.waiting("r", 1)
+        store.save_judgement("r", upto_batch=found.upto_batch, run_state=found.run_state or "", states=old)
+    (said,) = store.coverage("r").filter(pl.col("check_name") == "judge").rows()
+    assert said[2].startswith("memories of another version were given up")

@@ -122,6 +122,22 @@ def test_the_tail_of_a_lineage_holds_what_stood_before_the_fork(store, append):
     assert store.lineage_tails("hero", 3, 1).drop("seconds").rows() == [("loss", 2.0, 2.0)]
 
 
+def test_the_tail_of_a_long_line_is_whole_where_a_metric_is_rare_or_had_a_gap(store, append):
+    line = [Attempt(1, 0.0, None, "start", 401.0), Attempt(2, 401.0, 1, "rewind")]
+    dense = [(i, "loss", float(i)) for i in range(401)]
+    rare = [(i, "eval", float(i)) for i in range(0, 401, 100)]
+    gap = [*((i, "norm", float(i)) for i in range(100)), (400, "norm", 400.0)]
+    once = [(0, "weight", 0.5)]
+    append(store, *dense, *rare, *gap, *once, attempts=line)
+    found = store.lineage_tails("hero", 2, 3)
+    assert found.group_by("name", maintain_order=True).agg("step").rows() == [
+        ("loss", [398.0, 399.0, 400.0]),
+        ("eval", [200.0, 300.0, 400.0]),
+        ("norm", [98.0, 99.0, 400.0]),
+        ("weight", [0.0]),
+    ]
+
+
 def test_an_event_is_stored_once_and_counts_from_its_recording(store):
     event = Event("batch_ramp", 100.0, note="to 4M", detail={"from": 2})
     assert store.add_event("hero", event) == store.add_event("hero", event)
