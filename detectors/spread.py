@@ -11,11 +11,12 @@ False alarms: see docs/detectors.md. Units: log ratio of the spread.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from detectors.noise import BLOCK, block_medians, log_step
+from detectors.noise import BLOCK, block_medians, log_step, row_median, windows
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
@@ -34,6 +35,16 @@ ERROR = math.sqrt(math.pi / 2 - 1)  # of one absolute deviation, relative, Gauss
 LOWER = ERROR**2 / 2 * (1 / BLOCK - 1 / UNIT)  # by which the mean logarithm of a block lies under that of a unit
 
 
+@dataclass(frozen=True)
+class Line:
+    """Log spread on log step: slope, intercept, the scatter of one block around it, and its own standard error."""
+
+    slope: float
+    intercept: float
+    scatter: float
+    error: float
+
+
 def carry(state: State, step: float) -> State:
     """The spreads of the parent before `step`: a restart is no cold start."""
     if "known" not in state:
@@ -42,66 +53,78 @@ def carry(state: State, step: float) -> State:
 
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
-    """Findings `variance` (S2 wider, S0 narrower) and recoveries; evaluated when a unit is complete."""
+    """Findings `variance` (S2 wider, S0 narrower) and recoveries; evaluated when a block is complete."""
     now: dict[str, Any] = {"known": np.empty((0, 2)), "up": 0.0, "down": 0.0, "up_since": 0, "down_since": 0, **state}
+    wide = widths(chunk.log)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(wide)
+    line: Line | None = None
     said: list[Said] = []
-    for begin in range(0, len(chunk.indices) // UNIT * UNIT, UNIT):
-        first = chunk.start + begin
-        if first < BEND * UNIT:
+    for block in range(chunk.offset // BLOCK, len(wide)):
+        index = chunk.first + (block + 1) * BLOCK - 1
+        if index < BEND * UNIT:
             continue
-        part = slice(chunk.offset + begin, chunk.offset + begin + UNIT)
-        away = deviations(chunk.log[part])
-        if np.isfinite(away).sum() <= UNIT // 2 or np.nanmean(away) <= 0:
+        if now.get("episode") is None and np.isfinite(logs[block]):
+            if line is None or (index + 1) % UNIT == BLOCK:  # once a unit
+                line = _line(now["known"][:-GAP], float(log_step(chunk.step[chunk.at(index)])))
+            said += _sums(chunk, index, wide, line, now) if line is not None else []
+        if (index + 1) % UNIT:
             continue
-        x = float(log_step(chunk.step[part.stop - 1]))
-        if now.get("episode") is None:
-            said += _sums(chunk, first, x, away, now)
-        else:
-            said += _continues(chunk, first + UNIT - 1, x, math.log(np.nanmean(away)), now)
-        row = [[x, math.log(np.nanmean(away))]]
-        now["known"] = np.concatenate([now["known"], row])[-MOST - GAP :]
+        unit = float(wide[block + 1 - UNIT // BLOCK : block + 1].mean())
+        if math.isfinite(unit) and unit > 0:
+            x = float(log_step(chunk.step[chunk.at(index)]))
+            if now.get("episode") is not None:
+                said += _continues(chunk, index, x, math.log(unit), now)
+            now["known"] = np.concatenate([now["known"], [[x, math.log(unit)]]])[-MOST - GAP :]
     return said, now
 
 
-def deviations(log: Array) -> Array:
-    """Absolute deviations from the medians of their blocks, spikes cut off; NaN stays. Shape as `log`, whole blocks.
+def widths(log: Array) -> Array:
+    """Mean absolute deviation of each whole block from its median, spikes cut off; (n // 16,), NaN where too few are known.
 
-    The slope through the medians is taken out: in a young run it is as large as the noise of a large batch.
+    The usual slope of the last four blocks is taken out: in a young run it is as large as the noise of a large batch.
     """
     medians = block_medians(log)
-    steps = np.diff(medians[np.isfinite(medians)])
-    slope = float(np.median(steps)) / BLOCK if len(steps) else 0.0  # a step of the level is no slope
+    if not len(medians):
+        return medians
+    slope = row_median(windows(np.diff(medians, prepend=np.nan), 0, len(medians), 4, -1)) / BLOCK
     within = np.arange(BLOCK) - (BLOCK - 1) / 2
-    away: Array = np.abs(log.reshape(-1, BLOCK) - medians[:, None] - slope * within).reshape(-1)
-    return np.minimum(away, CAP * np.nanmedian(away)) if np.isfinite(away).any() else away
+    rows = log[: len(medians) * BLOCK].reshape(-1, BLOCK)
+    away = np.abs(rows - medians[:, None] - np.nan_to_num(slope)[:, None] * within)
+    usual = row_median(windows(block_medians(away.reshape(-1)), 0, len(medians), 4, -1))
+    cut = np.minimum(away, CAP * usual[:, None])
+    known = np.isfinite(cut)
+    return np.where(
+        known.sum(axis=1) >= BLOCK // 2, np.where(known, cut, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1), np.nan
+    )
 
 
-def _sums(chunk: Chunk, first: int, x: float, away: Array, now: dict[str, Any]) -> list[Said]:
-    """The sums over the blocks of one unit; looks closer when one is over the threshold."""
-    if len(now["known"]) < LEAST + GAP:
-        return []
-    slope, intercept, scatter, error = _line(now["known"][:-GAP, 0], now["known"][:-GAP, 1], x)
-    usual = slope * x + intercept
-    with np.errstate(divide="ignore"):
-        far = np.log(away.reshape(-1, BLOCK).mean(axis=1)) - usual + LOWER
-    for k, z in enumerate(np.clip(np.nan_to_num(far / scatter, nan=0.0, neginf=-CLIP), -CLIP, CLIP)):
-        index = first + (k + 1) * BLOCK - 1
-        for side, sign in (("up", 1.0), ("down", -1.0)):
-            if now[side] <= 0:
-                now[f"{side}_since"] = index + 1 - BLOCK
-            # what is not known of the line counts for the null
-            now[side] = max(0.0, now[side] + sign * float(z) - K - error / scatter)
-            since = now[f"{side}_since"]
-            if now[side] > H and index + 1 - since >= FEW * BLOCK:
-                found = _opens(chunk, index, since, usual, sign, now)
-                if found:
-                    now["line"] = [slope, intercept]
-                    return found
+def _sums(chunk: Chunk, index: int, wide: Array, line: Line, now: dict[str, Any]) -> list[Said]:
+    """The sums with one block more; looks closer when one is over the threshold."""
+    block = (index + 1 - chunk.first) // BLOCK
+    usual = line.slope * float(log_step(chunk.step[chunk.at(index)])) + line.intercept
+    far = math.log(wide[block - 1]) - usual + LOWER if wide[block - 1] > 0 else -math.inf
+    z = min(max(far / line.scatter, -CLIP), CLIP)
+    for side, sign in (("up", 1.0), ("down", -1.0)):
+        if now[side] <= 0:
+            now[f"{side}_since"] = index + 1 - BLOCK
+        # what is not known of the line counts for the null
+        now[side] = max(0.0, now[side] + sign * z - K - line.error / line.scatter)
+        since = max(now[f"{side}_since"], chunk.first)
+        if now[side] <= H or index + 1 - since < FEW * BLOCK:
+            continue
+        change = math.log(np.nanmean(wide[(since - chunk.first) // BLOCK : block])) - usual
+        if sign * change >= EFFECT:
+            now.update(line=[line.slope, line.intercept], far=change)
+            return [_opens(chunk, index, since, usual, now)]
     return []
 
 
-def _line(x: Array, y: Array, at: float) -> tuple[float, float, float, float]:
-    """Slope and intercept, the scatter of one block, and the standard error of the line at `at`."""
+def _line(known: Array, at: float) -> Line | None:
+    """Through the units of a reference, with the error at log step `at`; None when there are too few."""
+    if len(known) < LEAST:
+        return None
+    x, y = known[:, 0], known[:, 1]
     dx = x - x.mean()
     power = max(float(dx @ dx), 1e-12)
     slope = float(dx @ y) / power
@@ -109,31 +132,26 @@ def _line(x: Array, y: Array, at: float) -> tuple[float, float, float, float]:
     # the scatter of few numbers is known badly: the share on top is that of Student's t, roughly
     unit = max(math.sqrt(float(rest @ rest) / (len(x) - 2)), ERROR / math.sqrt(UNIT)) * (1 + 2 / len(x))
     error = unit * math.sqrt(1 / len(x) + (at - float(x.mean())) ** 2 / power)
-    return slope, float(y.mean()) - slope * float(x.mean()), unit * math.sqrt(UNIT / BLOCK), error
+    return Line(slope, float(y.mean()) - slope * float(x.mean()), unit * math.sqrt(UNIT / BLOCK), error)
 
 
-def _opens(chunk: Chunk, index: int, since: int, usual: float, sign: float, now: dict[str, Any]) -> list[Said]:
-    span = chunk.log[max(chunk.at(since), 0) : chunk.at(index) + 1]
-    far = math.log(float(np.nanmean(deviations(span)))) - usual
-    if sign * far < EFFECT:
-        return []
-    now.update(episode=str(index), since=index, far=far, clean=0, up=0.0, down=0.0)
-    return [
-        chunk.finding(
-            DETECTOR,
-            "variance",
-            max(since, chunk.first),
-            index,
-            2 if far > 0 else 0,
-            now["episode"],
-            direction="up" if far > 0 else "down",
-            magnitude=far,
-            unit="log",
-            before=math.exp(usual),
-            after=math.exp(usual + far),
-            ratio=math.exp(far),
-        )
-    ]
+def _opens(chunk: Chunk, index: int, since: int, usual: float, now: dict[str, Any]) -> Said:
+    far = now["far"]
+    now.update(episode=str(index), since=index, clean=0, up=0.0, down=0.0)
+    return chunk.finding(
+        DETECTOR,
+        "variance",
+        since,
+        index,
+        2 if far > 0 else 0,
+        now["episode"],
+        direction="up" if far > 0 else "down",
+        magnitude=far,
+        unit="log",
+        before=math.exp(usual),
+        after=math.exp(usual + far),
+        ratio=math.exp(far),
+    )
 
 
 def _continues(chunk: Chunk, index: int, x: float, here: float, now: dict[str, Any]) -> list[Said]:

@@ -1,12 +1,16 @@
-"""False alarms of the statistical detectors on made null series: python tests/bench/false_alarms.py [--runs 25] [--seed 0]
+"""False alarms on made null series: python tests/bench/false_alarms.py [--runs 25] [--seed 0] [--write]
 
 Series of 20,000 samples in which nothing happens, with the noise that real runs have (white, heavy-tailed, autocorrelated);
-prints findings per 100,000 samples by detector and severity. Made series, since only nothing is asked for.
+prints findings per 100,000 samples by detector and severity, and with --write puts them into quiet.toml, from which the
+catalogue is made. Made series, since only nothing is asked for.
 """
 
 import argparse
+import json
 import zlib
 from collections import Counter
+from datetime import date
+from pathlib import Path
 
 import numpy as np
 
@@ -44,7 +48,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
+    about = (
+        f"Findings per 100,000 samples, {given.runs * SIZE:,} samples a series, measured {date.today()} by "
+        f"`python tests/bench/false_alarms.py` (seed {given.seed}). "
+        f"None means at most {3 / (given.runs * SIZE) * 1e5:.1f} at 95 % (Poisson)."
+    )
+    rates: dict[str, dict[str, float]] = {}
     step = np.arange(1, SIZE + 1, dtype=float)
     print(f"findings per 100,000 samples, {given.runs * SIZE:,} samples a case, seed {given.seed}")
     for name, (role, phi, degrees, scale, trend) in CASES.items():
@@ -55,8 +66,17 @@ def main() -> None:
             value = np.exp(base + scale * noise(rng, phi, degrees))
             said = inspect(Series(step, value, role=role))
             found.update(f"{a.detector} S{a.severity}" for a in said if isinstance(a, Finding))
-        rates = ", ".join(f"{what} {n / (given.runs * SIZE) * 1e5:.1f}" for what, n in sorted(found.items()))
-        print(f"  {name}: {rates or 'none'}")
+        rates[name] = {what: round(n / (given.runs * SIZE) * 1e5, 1) for what, n in sorted(found.items())}
+        print(f"  {name}: {', '.join(f'{what} {rate}' for what, rate in rates[name].items()) or 'none'}", flush=True)
+    if given.write:
+        lines = [f"about = {json.dumps(about)}", ""]
+        for name, each in rates.items():
+            lines += [
+                f"[findings_per_100k.{json.dumps(name)}]",
+                *(f"{json.dumps(k)} = {v}" for k, v in each.items()),
+                "",
+            ]
+        (Path(__file__).parent / "quiet.toml").write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
