@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from detectors.cause import Check, Hypothesis
-from detectors.finding import Finding
-from flows.incidents.grouping import cadence
+from detectors.finding import Finding, cadence
+from detectors.pattern import Check, Hypothesis
 
 SPAN = 200  # samples on each side of the onset
 

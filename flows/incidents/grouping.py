@@ -9,9 +9,8 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 
-from detectors.finding import Finding, Recovery
+from detectors.finding import Finding, Recovery, cadence, number
 from flows.incidents.incident import Episode, canonical, episode_of
 
 SLOW = frozenset({"trend", "plateau", "overfit", "variance", "ladder"})  # their onset is an estimate over a long window
@@ -73,20 +72,6 @@ class Group:
         self.settling = max(self.settling, settle(finding))
         if finding.kind in CATASTROPHIC and finding.severity >= 3:
             self.causes.append(finding)
-
-
-def number(finding: Finding, key: str) -> float | None:
-    """A finite number of the finding's evidence, or None."""
-    value = finding.evidence.get(key)
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return None
-    return float(value) if math.isfinite(value) else None
-
-
-def cadence(finding: Finding) -> float:
-    """Median steps between samples; 1 where it is not known."""
-    value = number(finding, "cadence")
-    return value if value and value > 0 else 1.0
 
 
 def seen(finding: Finding) -> float:

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from detectors.cause import Hypothesis, Pattern, Suggestion, confidence, rank
+from detectors.cause import confidence, rank
 from detectors.finding import Finding, NotChecked, Recovery
+from detectors.pattern import Hypothesis, Pattern, Suggestion
 from flows.incidents.filling import fill
 from flows.incidents.grouping import Group, closes, group
 from flows.incidents.incident import Episode, Incident, Transition, episode_of, identity_of, stable_id
@@ -23,6 +24,7 @@ class _Context:
     events: Sequence[KnownEvent]
     patterns: Sequence[Pattern]
     roles: Collection[str]
+    names: Collection[str]
     valid_until: float | None
 
 
@@ -35,21 +37,23 @@ def fold(
     *,
     horizon_step: float,
     roles: Collection[str] = (),
+    names: Collection[str] = (),
     known: Sequence[Incident] = (),
     step_of: StepOf | None = None,
     valid_until: float | None = None,
 ) -> list[Incident]:
     """The incidents of one attempt, in order of their first finding; a function of the set of answers.
 
-    Answers and events that were not known by `horizon_step` are left out. `roles` are those with at least one sample
-    (so that "flat" and "not logged" differ). `known` gives incidents of earlier folds: one that shares findings with
-    them keeps its id. `step_of` turns an event's `recorded_at` into the step from which it counts. Incidents that began
-    at or after `valid_until` (the step at which a later attempt begins) were rolled back and are resolved.
+    Answers and events that were not known by `horizon_step` are left out. `roles` and `names` are those of metrics with
+    at least one sample (so that "flat" and "not logged" differ). `known` gives incidents of earlier folds: one that
+    shares findings with them keeps its id. `step_of` turns an event's `recorded_at` into the step from which it counts.
+    Incidents that began at or after `valid_until` (the step at which a later attempt begins) were rolled back and are
+    resolved.
     """
     told = [item for item in answers if not isinstance(item, NotChecked)]
     told = [item for item in told if (item.step if isinstance(item, Recovery) else item.detected_step) <= horizon_step]
     groups = group(told)
-    context = _Context(run, attempt, known_events(events, horizon_step, step_of), playbook, roles, valid_until)
+    context = _Context(run, attempt, known_events(events, horizon_step, step_of), playbook, roles, names, valid_until)
     names = _ids(groups, [item for item in known if item.attempt == attempt], run, attempt)
     return [_incident(name, item, context) for name, item in zip(names, groups, strict=True)]
 
@@ -105,10 +109,10 @@ def _hypotheses(findings: Sequence[Finding], severity: int, context: _Context) -
     patterns = context.patterns
     if severity == 0:  # an explained incident is one of those that an event makes
         expected = [pattern for pattern in patterns if set(pattern.explained_by) & near and pattern.severity == 0]
-        found = rank(findings, context.roles, near, expected)
+        found = rank(findings, context.roles, near, expected, context.names)
         if found:
             return found
-    return rank(findings, context.roles, near, patterns)
+    return rank(findings, context.roles, near, patterns, context.names)
 
 
 def _suggestions(ranked: Sequence[Hypothesis], patterns: Sequence[Pattern]) -> tuple[Suggestion, ...]:

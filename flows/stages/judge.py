@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from detectors.cause import Pattern
 from detectors.finding import Recovery
+from detectors.pattern import Pattern
 from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
 from flows.records import Attempt, Event
@@ -127,7 +127,7 @@ def _folded(
     restarts = [Event("restart", a.first_step, source="detected") for a in attempts if a.parent is not None]
     events = [*store.events(run), *restarts]
     metrics = store.metrics(run)
-    roles = set(metrics["role"])
+    roles, names = set(metrics["role"]), frozenset(metrics["name"])
     horizon = max([0.0, *metrics["last_step"].drop_nulls()])
     out: list[Incident] = []
     state.live = []
@@ -146,6 +146,7 @@ def _folded(
             playbook(),
             horizon_step=reach,
             roles=roles,
+            names=names,
             known=before,
             valid_until=each.valid_until,
         )

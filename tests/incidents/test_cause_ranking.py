@@ -1,6 +1,9 @@
 """Which pattern comes first, why, and what would tell it from the next."""
 
+import pytest
+
 from detectors.cause import confidence, rank
+from detectors.pattern import pattern_of
 from flows.playbook import load_playbook
 
 PLAYBOOK = load_playbook()
@@ -55,3 +58,78 @@ def test_confidence_grows_with_the_lead_and_is_nothing_without_hypotheses(found)
 def test_anything_at_all_has_at_least_the_unattributed_pattern(found):
     odd = found("variance", "gpu", direction="none")
     assert best(odd, roles={"gpu"}).pattern == "unattributed_change"
+
+
+def entry(name="p", **keys):
+    return pattern_of(name, {"title": name, "severity": 2, "suggestions": [], **keys})
+
+
+LEADS = entry(
+    signs=[
+        {"roles": ["loss"], "kinds": ["spike"], "required": True},
+        {"roles": ["update_norm"], "lead": [-8, -1]},
+    ]
+)
+
+
+@pytest.mark.parametrize(("update", "score"), [(9_996, 2.25), (9_980, 1.5), (10_004, 1.5)])
+def test_a_sign_that_leads_as_it_should_adds_and_one_that_does_not_takes(found, update, score):
+    (top,) = rank([found(), found(role="update_norm", onset=update)], (), (), [LEADS])
+    assert top.score == score
+
+
+def test_leads_are_counted_in_samples_and_an_estimated_onset_has_its_error(found):
+    loss, update = found(cadence=10.0), found(role="update_norm", onset=9_930.0, cadence=10.0)
+    assert rank([loss, update], (), (), [LEADS])[0].score == 2.25
+    late = found("trend", "update_norm", onset=9_000.0, detected=13_000.0)
+    assert rank([found(), late], (), (), [LEADS])[0].score == 2.25
+
+
+ROUTER = entry(signs=[{"roles": ["router_load"]}], order=["router_load", "router_entropy", "token_drop"])
+
+
+def test_roles_in_order_add_and_out_of_order_take(found):
+    first = found("level", "router_load", onset=1_000.0, detected=1_000.0)
+    drops = found("level", "token_drop", onset=3_000.0, detected=3_000.0)
+    before = found("level", "router_entropy", onset=500.0, detected=500.0)
+    between = found("level", "router_entropy", onset=2_000.0, detected=2_000.0)
+    unordered = rank([first], (), (), [ROUTER])[0].score
+    unspoken = rank([first, drops], (), (), [entry(signs=[{"roles": ["router_load"]}])])[0].score - unordered
+    assert rank([first, drops], (), (), [ROUTER])[0].score == unordered + unspoken + 0.25
+    assert (
+        rank([first, before, drops], (), (), [ROUTER])[0].contradicted[0] == "router_entropy began before router_load"
+    )
+    assert "router_entropy began before token_drop" in rank([first, between, drops], (), (), [ROUTER])[0].matched
+
+
+SCALE = entry(
+    "scale", signs=[{"roles": ["loss"], "required": True}, {"metrics": ["*loss_scale*"], "direction": "down"}]
+)
+
+
+def test_a_name_can_stand_for_a_role_that_does_not_exist(found):
+    scale = found("level", "other", metric="amp/Loss_Scale", direction="down")
+    assert rank([found(), scale], (), (), [SCALE])[0].score == 2.0
+    assert rank([found(), scale], (), (), [SCALE])[0].matched[1] == "loss_scale down"
+
+
+def test_a_name_that_is_not_logged_is_missing_and_one_that_is_has_not_moved(found):
+    plain = entry("plain", signs=[{"roles": ["loss"], "required": True}, {"roles": ["grad_norm"]}])
+    without = rank([found(), found(role="grad_norm")], {"other"}, (), [SCALE, plain], {"train/loss", "grad/norm/total"})
+    assert [item.pattern for item in without] == ["plain", "scale"]
+    assert without[1].missing == ("loss_scale",)
+    assert rank([found()], {"other"}, (), [SCALE], {"train/loss", "amp/loss_scale"})[0].missing == ()
+
+
+def test_alone_means_that_no_other_metric_of_the_role_moved(found):
+    one = found("level", "eval_score", metric="eval/gsm8k", direction="down")
+    pattern = entry(signs=[{"roles": ["eval_score"], "alone": True, "required": True}])
+    assert [item.pattern for item in rank([one], (), (), [pattern])] == ["p"]
+    assert rank([one, found("level", "eval_score", metric="eval/arc", direction="down")], (), (), [pattern]) == []
+
+
+def test_all_events_that_belong_together_are_needed(found):
+    both = entry(signs=[{"roles": ["eval_loss"]}], together=["lr_decay", "data_mix"])
+    rise = found("level", "eval_loss")
+    assert rank([rise], (), {"lr_decay"}, [both]) == []
+    assert rank([rise], (), {"lr_decay", "data_mix"}, [both])[0].matched[0] == "event data_mix and lr_decay"
