@@ -3,9 +3,11 @@
 A pattern lists signs (a role that moves in a certain way), roles that must stay flat, and event kinds. Its score is a
 sum of log-odds: a matched sign +1, a role that had to stay flat and did +0.5, one that moved -1.5, a sign that moved
 the other way -1.5, a near event that would explain it away -1.5, a role that moved and that the pattern says nothing
-about -0.5, a missing metric 0 (it is listed, because it would discriminate). What begins when the pattern says (`lead`
-in samples from its anchor sign, roles in `order`) adds 0.25, what begins at another time takes 0.5. A required sign or a
-gate event that is absent takes the pattern out of the running, and signs of less than full weight do not bring it in.
+about -0.5 (-1.5 if it is the gravest), a missing metric 0 (it is listed, because it would discriminate). An annotation
+(severity 0) can match, but it is no move of a role that had to stay flat; a silence moves no value at all. What begins
+when the pattern says (`lead` in samples from its anchor sign, roles in `order`) adds 0.25, what begins at another time
+takes 0.5. A required sign or a gate event that is absent takes the pattern out of the running, and signs of less than
+full weight do not bring it in.
 
 Fooled by: metrics that move after the moment of judging (the ranking is of what is known so far), and roles that are
 logged too coarsely to have moved yet (they count as flat). Weights are those of a hand-made table, not fitted.
@@ -19,7 +21,7 @@ from itertools import pairwise
 from typing import Any
 
 from detectors.finding import Finding, cadence
-from detectors.pattern import MATCH, Hypothesis, Pattern, Sign, concerns, in_place, matches, named
+from detectors.pattern import MATCH, Hypothesis, Pattern, Sign, concerns, in_place, matches, named, within
 
 FLAT = 0.5
 CONTRADICTED = -1.5
@@ -27,6 +29,8 @@ UNACCOUNTED = -0.5
 IN_ORDER = 0.25
 OUT_OF_ORDER = -0.5
 LAG_SHARE = 0.25  # of the detection lag: the error of an onset that is an estimate
+SPEED = frozenset({"mfu", "throughput", "step_time", "data_wait"})
+UNMISTAKABLE = frozenset({"stall", "nonfinite", "divergence"})  # a pattern that leaves them out is another one
 EXACT = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "invariant"})
 
 
@@ -73,12 +77,12 @@ def _distinct(findings: Sequence[Finding], patterns: Sequence[Pattern]) -> list[
     A second metric of a role is kept as well, so that "alone" can be told.
     """
     signs = [sign for pattern in patterns for sign in (*pattern.signs, *pattern.against)]
-    keys = sorted({key for sign in signs for key in sign.evidence or ()})
+    spans = sorted({pair for sign in signs for pair in (sign.evidence or {}).items()})
     globs = tuple(sorted({glob for sign in signs for glob in sign.metrics}))
     sorts: dict[tuple[Any, ...], Finding] = {}
     first: dict[str, str] = {}
     for item in findings:
-        evidence = tuple(str(item.evidence.get(key)) for key in keys)
+        evidence = tuple(within(item.evidence.get(key), span) for key, span in spans)
         among = first.setdefault(item.role, item.metric) == item.metric
         fitting = _fitting(item.metric, globs)
         sort = (item.role, item.kind, item.direction, item.detector, item.severity, evidence, among, fitting)
@@ -129,13 +133,14 @@ def _score(pattern: Pattern, findings: Sequence[Finding], present: _Present, eve
         tally.add(MATCH, f"event {' and '.join(gates)}")
     _weigh_signs(pattern, findings, present, tally)
     _weigh_order(pattern, findings, tally)
-    moved = {finding.role for finding in findings}
+    loud = {finding.role for finding in _loud(findings) if not _silent(finding)}
+    quiet = present.roles - {finding.role for finding in findings if not _silent(finding)}
     for role in pattern.flat:
-        if role in moved:
+        if role in loud:
             tally.add(CONTRADICTED, f"{role} moved")
-        elif role in present.roles:
+        elif role in quiet:
             tally.add(FLAT, f"{role} flat")
-        else:
+        elif role not in present.roles:
             tally.lacks(role)
     _weigh_the_rest(pattern, findings, tally)
     explained = set(pattern.explained_by) & events if pattern.severity else set()
@@ -155,7 +160,7 @@ def _weigh_signs(pattern: Pattern, findings: Sequence[Finding], present: _Presen
             tally.lacks(*present.lacks(sign))
     for sign in pattern.against:
         if _shown(sign, findings):
-            tally.add(CONTRADICTED, sign.label())
+            tally.add(CONTRADICTED * sign.weight, sign.label())
 
 
 def _weigh_order(pattern: Pattern, findings: Sequence[Finding], tally: _Tally) -> None:
@@ -193,12 +198,29 @@ def _weigh_the_rest(pattern: Pattern, findings: Sequence[Finding], tally: _Tally
     if any(not sign.roles and not sign.metrics for sign in pattern.signs):
         return
     spoken = {item.role for sign in pattern.signs if sign.metrics for item in findings if matches(sign, item)}
+    known = accounted(pattern) | spoken
+    signs = (*pattern.signs, *pattern.against)
+    odd = {
+        item.role: f"{item.role} moved" for item in _loud(findings) if item.role not in known and not _silent(item)
+    } | {
+        f"{item.role} {item.kind}": f"{item.role} {item.kind}"
+        for item in _loud(findings)
+        if item.kind in UNMISTAKABLE and not any(concerns(sign, item) for sign in signs)
+    }
     gravest = max(finding.severity for finding in findings)
-    loud = {finding.role for finding in findings if finding.severity >= min(gravest, 1)}
-    grave = {finding.role for finding in findings if finding.severity == gravest}
-    for role in sorted(loud - accounted(pattern) - spoken):
-        weight = CONTRADICTED if role in grave else UNACCOUNTED
-        tally.add(weight, f"{role} moved, which it does not account for")
+    grave = {name for item in findings if item.severity == gravest for name in (item.role, f"{item.role} {item.kind}")}
+    for name in sorted(odd):
+        tally.add(CONTRADICTED if name in grave else UNACCOUNTED, f"{odd[name]}, which it does not account for")
+
+
+def _loud(findings: Sequence[Finding]) -> list[Finding]:
+    """All but the annotations, or those where there is nothing else."""
+    return [item for item in findings if item.severity > 0] or list(findings)
+
+
+def _silent(finding: Finding) -> bool:
+    """A silence is of the run: no value of the metric that tells it has moved."""
+    return finding.kind == "stall" and finding.role not in SPEED
 
 
 def accounted(pattern: Pattern) -> set[str]:

@@ -179,10 +179,11 @@ def concerns(sign: Sign, finding: Finding) -> bool:
         return False
     if sign.metrics and not any(named(glob, finding.metric) for glob in sign.metrics):
         return False
-    return all(_within(finding.evidence.get(key), span) for key, span in (sign.evidence or {}).items())
+    return all(within(finding.evidence.get(key), span) for key, span in (sign.evidence or {}).items())
 
 
-def _within(value: object, span: tuple[float, float]) -> bool:
+def within(value: object, span: tuple[float, float]) -> bool:
+    """Is it a number between the two?"""
     return isinstance(value, Real) and span[0] <= float(value) <= span[1]
 
 

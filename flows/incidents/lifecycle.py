@@ -3,18 +3,18 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from detectors.cause import confidence, rank
+from detectors.cause import confidence
 from detectors.finding import Finding, NotChecked, Recovery
-from detectors.pattern import Hypothesis, Pattern, Suggestion
+from detectors.pattern import Pattern
+from flows.incidents.causes import UNKNOWN, hypotheses, lasting, suggestions
 from flows.incidents.filling import fill
 from flows.incidents.grouping import Group, closes, group
 from flows.incidents.incident import Episode, Incident, Transition, episode_of, identity_of, stable_id
-from flows.incidents.severity import KnownEvent, StepOf, history, is_near, known_events
+from flows.incidents.severity import KnownEvent, StepOf, history, known_events
 from flows.incidents.title import leading, title
 from flows.records import Event
 
 HYPOTHESES = 3  # how many an incident carries
-UNKNOWN = "unattributed_change"
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class _Context:
     roles: Collection[str]
     names: Collection[str]
     valid_until: float | None
+    horizon_step: float
 
 
 def fold(
@@ -53,7 +54,9 @@ def fold(
     told = [item for item in answers if not isinstance(item, NotChecked)]
     told = [item for item in told if (item.step if isinstance(item, Recovery) else item.detected_step) <= horizon_step]
     groups = group(told)
-    context = _Context(run, attempt, known_events(events, horizon_step, step_of), playbook, roles, names, valid_until)
+    context = _Context(
+        run, attempt, known_events(events, horizon_step, step_of), playbook, roles, names, valid_until, horizon_step
+    )
     names = _ids(groups, [item for item in known if item.attempt == attempt], run, attempt)
     return [_incident(name, item, context) for name, item in zip(names, groups, strict=True)]
 
@@ -84,7 +87,8 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
     rolled_back = context.valid_until is not None and onset >= context.valid_until and item.resolved_step is None
     resolved = findings[-1].detected_step if rolled_back else item.resolved_step
     levels = history(findings, context.events, context.patterns)
-    ranked = _hypotheses(findings, levels[-1][1], context)
+    lasted = lasting(findings, item.recovered, findings[-1].detected_step if rolled_back else context.horizon_step)
+    ranked = hypotheses(lasted, levels[-1][1], context.events, context.patterns, context.roles, context.names)
     return Incident(
         id=name,
         run=context.run,
@@ -100,29 +104,8 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
         severity_history=levels,
         findings=findings,
         hypotheses=tuple(fill(ranked[:HYPOTHESES], leading(findings), context.run)),
-        suggestions=_suggestions(ranked, context.patterns),
+        suggestions=suggestions(ranked, context.patterns),
     )
-
-
-def _hypotheses(findings: Sequence[Finding], severity: int, context: _Context) -> list[Hypothesis]:
-    near = {item.event.kind for item in context.events if any(is_near(item.event, finding) for finding in findings)}
-    patterns = context.patterns
-    if severity == 0:  # an explained incident is one of those that an event makes
-        expected = [pattern for pattern in patterns if set(pattern.explained_by) & near and pattern.severity == 0]
-        found = rank(findings, context.roles, near, expected, context.names)
-        if found:
-            return found
-    return rank(findings, context.roles, near, patterns, context.names)
-
-
-def _suggestions(ranked: Sequence[Hypothesis], patterns: Sequence[Pattern]) -> tuple[Suggestion, ...]:
-    """Those of the first pattern; while it is no better than a coin toss, the first of the runner-up too."""
-    table = {pattern.name: pattern.suggestions for pattern in patterns}
-    if not ranked:
-        return table.get(UNKNOWN, ())
-    own = table[ranked[0].pattern]
-    second = table[ranked[1].pattern][:1] if len(ranked) > 1 and confidence(ranked) < 0.5 else ()
-    return own + tuple(item for item in second if item not in own)
 
 
 def may_change(incident: Incident, horizon_step: float) -> bool:

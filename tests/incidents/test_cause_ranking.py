@@ -1,5 +1,7 @@
 """Which pattern comes first, why, and what would tell it from the next."""
 
+from dataclasses import replace
+
 import pytest
 
 from detectors.cause import confidence, rank
@@ -133,3 +135,48 @@ def test_all_events_that_belong_together_are_needed(found):
     rise = found("level", "eval_loss")
     assert rank([rise], (), {"lr_decay"}, [both]) == []
     assert rank([rise], (), {"lr_decay", "data_mix"}, [both])[0].matched[0] == "event data_mix and lr_decay"
+
+
+def test_an_annotation_neither_breaks_nor_confirms_that_a_role_is_flat(found):
+    pattern = entry(signs=[{"roles": ["loss"]}], flat=["eval_loss"])
+    better = found("level", "eval_loss", direction="down", severity=0)
+    assert rank([found(), better], {"eval_loss"}, (), [pattern])[0].score == 1.0
+    assert rank([found()], {"eval_loss"}, (), [pattern])[0].score == 1.5
+    worse = found("level", "eval_loss", severity=2)
+    assert rank([found(), worse], {"eval_loss"}, (), [pattern])[0].contradicted == ("eval_loss moved",)
+
+
+def test_a_silence_moves_no_value_but_a_pattern_without_it_is_another_one(found):
+    silence = found("stall", "loss", direction="none", severity=2)
+    flat = entry("flat", signs=[{"kinds": ["rewind"]}], flat=["loss"])
+    back = found("rewind", "other", metric="", direction="none", severity=0)
+    assert rank([silence, back], {"loss"}, (), [flat])[0].matched == ("any metric moves (rewind)", "loss flat")
+    mixture = entry("mixture", signs=[{"roles": ["loss"], "kinds": ["level"]}])
+    level = found("level", severity=0)
+    told = rank([silence, level], {"loss"}, (), [mixture])[0]
+    assert told.contradicted == ("loss stall, which it does not account for",)
+
+
+def test_a_spike_that_is_over_comes_before_a_shift_and_one_that_stays_after_it(found):
+    roles = {"loss", "grad_norm", "update_norm", "eval_loss", "learning_rate"}
+    spike, level = found(severity=2), found("level", severity=2)
+    over = [replace(item, evidence={**item.evidence, "lasted": 100.0}) for item in (spike, level)]
+    stays = [spike, replace(level, evidence={**level.evidence, "lasted": 400.0})]
+    assert best(*over, roles=roles).pattern == "loss_spike_fast"
+    assert best(*stays, roles=roles).pattern == "train_only_phase_shift"
+
+
+def test_tokens_that_go_elsewhere_with_a_step_of_the_loss_are_other_data_and_before_it_a_collapse(found):
+    roles = {"loss", "grad_norm", "eval_loss", "learning_rate", "token_drop", "router_entropy"}
+    entropy = found("level", "router_entropy", direction="down", severity=1)
+    drops = found("level", "token_drop", severity=2)
+    step = found("level", direction="down", onset=10_001, severity=0)
+    assert best(entropy, drops, step, roles=roles).pattern == "bad_data_pocket"
+    assert best(entropy, drops, found("level", onset=10_400), roles=roles).pattern == "router_collapse"
+
+
+def test_a_wider_loss_with_drops_is_the_order_of_the_data(found):
+    roles = {"loss", "grad_norm", "eval_loss", "learning_rate", "token_drop", "router_entropy"}
+    moved = [found("level", "router_entropy", direction="down", severity=2), found("level", "token_drop", severity=2)]
+    assert best(*moved, roles=roles).pattern == "router_collapse"
+    assert best(*moved, found("variance", severity=2), roles=roles).pattern == "shuffle_quality"
