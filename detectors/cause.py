@@ -21,11 +21,22 @@ from itertools import pairwise
 from typing import Any
 
 from detectors.finding import Finding, cadence
-from detectors.pattern import MATCH, Hypothesis, Pattern, Sign, concerns, in_place, matches, named, within
+from detectors.pattern import (
+    CONTRADICTED,
+    FLAT,
+    MATCH,
+    UNACCOUNTED,
+    Hypothesis,
+    Pattern,
+    Sign,
+    accounted,
+    concerns,
+    in_place,
+    matches,
+    named,
+    within,
+)
 
-FLAT = 0.5
-CONTRADICTED = -1.5
-UNACCOUNTED = -0.5
 IN_ORDER = 0.25
 OUT_OF_ORDER = -0.5
 LAG_SHARE = 0.25  # of the detection lag: the error of an onset that is an estimate
@@ -221,12 +232,6 @@ def _loud(findings: Sequence[Finding]) -> list[Finding]:
 def _silent(finding: Finding) -> bool:
     """A silence is of the run: no value of the metric that tells it has moved."""
     return finding.kind == "stall" and finding.role not in SPEED
-
-
-def accounted(pattern: Pattern) -> set[str]:
-    """Roles that the pattern speaks of."""
-    spoken = {role for sign in (*pattern.signs, *pattern.against) for role in sign.roles}
-    return spoken | set(pattern.flat) | {"other"}
 
 
 def _required_signs(pattern: Pattern, findings: Sequence[Finding]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from detectors.finding import Finding
 
-MATCH = 1.0
+MATCH, FLAT, CONTRADICTED, UNACCOUNTED = 1.0, 0.5, -1.5, -0.5  # log-odds; see detectors/cause.py
 
 
 @dataclass(frozen=True)
@@ -206,3 +206,9 @@ def explains(pattern: Pattern, finding: Finding, event_kind: str) -> bool:
 def in_place(pattern: Pattern, events: Collection[str]) -> bool:
     """Are the event kinds near that the pattern needs?"""
     return (not pattern.gate or bool(set(pattern.gate) & set(events))) and set(pattern.together) <= set(events)
+
+
+def accounted(pattern: Pattern) -> set[str]:
+    """Roles that the pattern speaks of."""
+    spoken = {role for sign in (*pattern.signs, *pattern.against) for role in sign.roles}
+    return spoken | set(pattern.flat) | {"other"}

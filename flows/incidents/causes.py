@@ -43,11 +43,10 @@ def hypotheses(
     return rank(findings, roles, near, patterns, names)
 
 
-def suggestions(ranked: Sequence[Hypothesis], patterns: Sequence[Pattern]) -> tuple[Suggestion, ...]:
+def suggestions(ranked: Sequence[Hypothesis], table: Mapping[str, Pattern]) -> tuple[Suggestion, ...]:
     """Those of the first pattern; while it is no better than a coin toss, the first of the runner-up too."""
-    table = {pattern.name: pattern.suggestions for pattern in patterns}
     if not ranked:
-        return table.get(UNKNOWN, ())
-    own = table[ranked[0].pattern]
-    second = table[ranked[1].pattern][:1] if len(ranked) > 1 and confidence(ranked) < 0.5 else ()
+        return table[UNKNOWN].suggestions if UNKNOWN in table else ()
+    own = table[ranked[0].pattern].suggestions
+    second = table[ranked[1].pattern].suggestions[:1] if len(ranked) > 1 and confidence(ranked) < 0.5 else ()
     return own + tuple(item for item in second if item not in own)

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from detectors.apart import tell_apart
 from detectors.cause import confidence
 from detectors.finding import Finding, NotChecked, Recovery
 from detectors.pattern import Pattern
 from flows.incidents.causes import UNKNOWN, hypotheses, lasting, suggestions
-from flows.incidents.filling import fill
+from flows.incidents.filling import fill, priced
 from flows.incidents.grouping import Group, closes, group
 from flows.incidents.incident import Episode, Incident, Transition, episode_of, identity_of, stable_id
 from flows.incidents.severity import KnownEvent, StepOf, history, known_events
@@ -88,6 +89,7 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
     resolved = findings[-1].detected_step if rolled_back else item.resolved_step
     levels = history(findings, context.events, context.patterns)
     lasted = lasting(findings, item.recovered, findings[-1].detected_step if rolled_back else context.horizon_step)
+    table = {pattern.name: pattern for pattern in context.patterns}
     ranked = hypotheses(lasted, levels[-1][1], context.events, context.patterns, context.roles, context.names)
     return Incident(
         id=name,
@@ -103,8 +105,8 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
         resolved_step=resolved,
         severity_history=levels,
         findings=findings,
-        hypotheses=tuple(fill(ranked[:HYPOTHESES], leading(findings), context.run)),
-        suggestions=suggestions(ranked, context.patterns),
+        hypotheses=tuple(fill(tell_apart(ranked[:HYPOTHESES], table), leading(findings), context.run)),
+        suggestions=priced(suggestions(ranked, table), findings, levels[-1][1]),
     )
 
 
