@@ -1,7 +1,9 @@
 """The only answers a detector gives: Finding, Recovery, NotChecked."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 
@@ -49,3 +51,17 @@ class NotChecked:
 
 
 Answer = Finding | Recovery | NotChecked
+
+
+def number(finding: Finding, key: str) -> float | None:
+    """A finite number of the finding's evidence, or None."""
+    value = finding.evidence.get(key)
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def cadence(finding: Finding) -> float:
+    """Median steps between samples of its metric; 1 where it is not known."""
+    value = number(finding, "cadence")
+    return value if value and value > 0 else 1.0

@@ -1,10 +1,13 @@
-"""Reads the playbook: patterns and interventions that ship as TOML beside the detectors."""
+"""Reads the playbook: patterns and interventions that ship as TOML beside the detectors.
+
+Its strings are literal ones ('...'): the standard library reads a quoted one character by character, three times as long.
+"""
 
 import tomllib
 from functools import cache
 from importlib.resources import files
 
-from detectors.cause import Pattern, pattern_of
+from detectors.pattern import Pattern, pattern_of
 from flows.errors import BadConfig
 
 

@@ -1,6 +1,6 @@
 """Findings of one origin become one incident, with severity, a sentence, a cause and what others did. Pure."""
 
-from detectors.cause import Check, Hypothesis, Suggestion
+from detectors.pattern import Check, Hypothesis, Suggestion
 from flows.incidents.incident import Incident, Transition
 from flows.incidents.lifecycle import fold, may_change, remembered, superseded, transitions
 

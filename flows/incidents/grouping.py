@@ -9,9 +9,8 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 
-from detectors.finding import Finding, Recovery
+from detectors.finding import Finding, Recovery, cadence, number
 from flows.incidents.incident import Episode, canonical, episode_of
 
 SLOW = frozenset({"trend", "plateau", "overfit", "variance", "ladder"})  # their onset is an estimate over a long window
@@ -75,20 +74,6 @@ class Group:
             self.causes.append(finding)
 
 
-def number(finding: Finding, key: str) -> float | None:
-    """A finite number of the finding's evidence, or None."""
-    value = finding.evidence.get(key)
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return None
-    return float(value) if math.isfinite(value) else None
-
-
-def cadence(finding: Finding) -> float:
-    """Median steps between samples; 1 where it is not known."""
-    value = number(finding, "cadence")
-    return value if value and value > 0 else 1.0
-
-
 def seen(finding: Finding) -> float:
     """Steps of this metric seen so far: its samples times its cadence, or else the step itself."""
     samples = number(finding, "samples")
@@ -131,6 +116,11 @@ def closes(findings: Sequence[Finding], resolved_step: float) -> float:
     return max(resolved_step, *(item.detected_step for item in findings)) + 2 * max(settle(item) for item in findings)
 
 
+def heard(finding: Finding) -> float:
+    """The step at which what is said may still join something: that a run went back belongs to where it went back to."""
+    return finding.onset_step if finding.kind == "rewind" else finding.detected_step
+
+
 def samples_out(finding: Finding) -> float:
     """How many samples the excursion has lasted; 1 for a spike that does not say."""
     return number(finding, "samples_out") or 1.0
@@ -160,7 +150,7 @@ class _Board:
         self.by_episode: dict[Episode, int] = {}
         self.by_metric: dict[str, list[int]] = {}
         self.onsets: dict[bool, list[tuple[float, int]]] = {False: [], True: []}
-        self.reach = 0.0
+        self.coarsest = self.longest = self.lag = 0.0
 
     def take(self, answer: Finding | Recovery) -> None:
         index = self.by_episode.get(episode_of(answer))
@@ -168,8 +158,9 @@ class _Board:
             if index is not None and not self.groups[index].is_closed(answer.step):
                 self.groups[index].recover(episode_of(answer), answer.step)
             return
-        self.reach = max(self.reach, window(answer, answer))
-        if index is None or self.groups[index].is_closed(answer.detected_step):
+        self.coarsest, self.longest = max(self.coarsest, cadence(answer)), max(self.longest, seen(answer))
+        self.lag = max(self.lag, answer.detected_step - answer.onset_step)
+        if index is None or self.groups[index].is_closed(heard(answer)):
             index = self._home(answer)
         if index is None:
             index = len(self.groups)
@@ -194,11 +185,13 @@ class _Board:
         return next((i for i in nearby if is_aftermath(self.groups[i], finding)), None)
 
     def _open(self, indices: Iterable[int], finding: Finding) -> list[int]:
-        return [i for i in indices if not self.groups[i].is_closed(finding.detected_step)]
+        return [i for i in indices if not self.groups[i].is_closed(heard(finding))]
 
     def _around(self, finding: Finding) -> list[int]:
-        """Groups whose anchor could be near enough (an upper bound; `distance` decides)."""
-        low, high = finding.onset_step - 5 * self.reach, finding.onset_step + self.reach
+        """Groups whose anchor could be near enough (an upper bound of every window; `distance` decides)."""
+        most = min(WIDE * self.coarsest, max(SHARE * self.longest, NEAR * self.coarsest))
+        reach = max(most, LAG_SHARE * self.lag)
+        low, high = finding.onset_step - 5 * reach, finding.onset_step + reach
         found = []
         for slow in {is_slow(finding), False}:
             line = self.onsets[slow]
@@ -224,11 +217,13 @@ def distance(known: Group, finding: Finding) -> float | None:
     """Steps between the onsets when they overlap, else None.
 
     Compared is the incident's own finding of the same metric, if there is one: a spike that was over before this began
-    is another origin. Slow and fast findings meet only on one metric, where a ramp is both a trend and a level.
+    is another origin. Slow and fast findings meet only on one metric, where a ramp is both a trend and a level; but what
+    makes a loss scatter (batch size, order of the data) moves other metrics at the same time.
     """
     mine = known.by_metric.get(finding.metric)
     other = mine[-1] if mine else known.anchor
-    if is_slow(finding) != is_slow(other) and (not mine or "spike" in (finding.kind, other.kind)):
+    kinds = {finding.kind, other.kind}
+    if is_slow(finding) != is_slow(other) and (not mine or "spike" in kinds) and kinds != {"variance", "level"}:
         return None
     if mine and other.kind == "spike":
         end = other.onset_step + (samples_out(other) + 1) * cadence(other)

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from detectors.cause import Check, Hypothesis, Suggestion
 from detectors.finding import Finding, Recovery
+from detectors.pattern import Apart, Check, Hypothesis, Suggestion
 
 Episode = tuple[str, str, str]  # detector, metric, episode: one continuing phenomenon
 
@@ -155,12 +155,14 @@ def _parsed(value: Any) -> Any:
 def _hypothesis(item: Mapping[str, Any]) -> Hypothesis:
     lists = {key: tuple(item[key]) for key in ("matched", "contradicted", "missing")}
     checks = tuple(Check(**check) for check in item.get("checks", ()))
-    return Hypothesis(item["pattern"], item["score"], **lists, title=item.get("title", ""), checks=checks)
+    apart = Apart(**item["apart"]) if item.get("apart") else None
+    words = {"title": item.get("title", ""), "id": item.get("id", ""), "checks": checks, "apart": apart}
+    return Hypothesis(item["pattern"], item["score"], **{**lists, **words})
 
 
 def _suggestion(item: Mapping[str, Any]) -> Suggestion:
-    lists = {key: tuple(item[key]) for key in ("evidence", "counter_evidence")}
-    return Suggestion(item["do"], item["why"], item["cost"], item["reversible"], **lists)
+    lists = {key: tuple(item.get(key, ())) for key in ("evidence", "counter_evidence", "again")}
+    return Suggestion(**{**item, **lists})
 
 
 def canonical(answer: Finding | Recovery) -> tuple[Any, ...]:

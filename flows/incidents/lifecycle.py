@@ -3,17 +3,19 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from detectors.cause import Hypothesis, Pattern, Suggestion, confidence, rank
+from detectors.apart import tell_apart
+from detectors.cause import confidence
 from detectors.finding import Finding, NotChecked, Recovery
-from flows.incidents.filling import fill
+from detectors.pattern import Pattern
+from flows.incidents.causes import UNKNOWN, hypotheses, lasting, suggestions
+from flows.incidents.filling import fill, priced
 from flows.incidents.grouping import Group, closes, group
 from flows.incidents.incident import Episode, Incident, Transition, episode_of, identity_of, stable_id
-from flows.incidents.severity import KnownEvent, StepOf, history, is_near, known_events
+from flows.incidents.severity import KnownEvent, StepOf, history, known_events
 from flows.incidents.title import leading, title
 from flows.records import Event
 
 HYPOTHESES = 3  # how many an incident carries
-UNKNOWN = "unattributed_change"
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,9 @@ class _Context:
     events: Sequence[KnownEvent]
     patterns: Sequence[Pattern]
     roles: Collection[str]
+    names: Collection[str]
     valid_until: float | None
+    horizon_step: float
 
 
 def fold(
@@ -35,21 +39,25 @@ def fold(
     *,
     horizon_step: float,
     roles: Collection[str] = (),
+    names: Collection[str] = (),
     known: Sequence[Incident] = (),
     step_of: StepOf | None = None,
     valid_until: float | None = None,
 ) -> list[Incident]:
     """The incidents of one attempt, in order of their first finding; a function of the set of answers.
 
-    Answers and events that were not known by `horizon_step` are left out. `roles` are those with at least one sample
-    (so that "flat" and "not logged" differ). `known` gives incidents of earlier folds: one that shares findings with
-    them keeps its id. `step_of` turns an event's `recorded_at` into the step from which it counts. Incidents that began
-    at or after `valid_until` (the step at which a later attempt begins) were rolled back and are resolved.
+    Answers and events that were not known by `horizon_step` are left out. `roles` and `names` are those of metrics with
+    at least one sample (so that "flat" and "not logged" differ). `known` gives incidents of earlier folds: one that
+    shares findings with them keeps its id. `step_of` turns an event's `recorded_at` into the step from which it counts.
+    Incidents that began at or after `valid_until` (the step at which a later attempt begins) were rolled back and are
+    resolved.
     """
     told = [item for item in answers if not isinstance(item, NotChecked)]
     told = [item for item in told if (item.step if isinstance(item, Recovery) else item.detected_step) <= horizon_step]
     groups = group(told)
-    context = _Context(run, attempt, known_events(events, horizon_step, step_of), playbook, roles, valid_until)
+    context = _Context(
+        run, attempt, known_events(events, horizon_step, step_of), playbook, roles, names, valid_until, horizon_step
+    )
     names = _ids(groups, [item for item in known if item.attempt == attempt], run, attempt)
     return [_incident(name, item, context) for name, item in zip(names, groups, strict=True)]
 
@@ -80,7 +88,9 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
     rolled_back = context.valid_until is not None and onset >= context.valid_until and item.resolved_step is None
     resolved = findings[-1].detected_step if rolled_back else item.resolved_step
     levels = history(findings, context.events, context.patterns)
-    ranked = _hypotheses(findings, levels[-1][1], context)
+    lasted = lasting(findings, item.recovered, findings[-1].detected_step if rolled_back else context.horizon_step)
+    table = {pattern.name: pattern for pattern in context.patterns}
+    ranked = hypotheses(lasted, levels[-1][1], context.events, context.patterns, context.roles, context.names)
     return Incident(
         id=name,
         run=context.run,
@@ -95,30 +105,9 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
         resolved_step=resolved,
         severity_history=levels,
         findings=findings,
-        hypotheses=tuple(fill(ranked[:HYPOTHESES], leading(findings), context.run)),
-        suggestions=_suggestions(ranked, context.patterns),
+        hypotheses=tuple(fill(tell_apart(ranked[:HYPOTHESES], table), leading(findings), context.run)),
+        suggestions=priced(suggestions(ranked, table), findings, levels[-1][1]),
     )
-
-
-def _hypotheses(findings: Sequence[Finding], severity: int, context: _Context) -> list[Hypothesis]:
-    near = {item.event.kind for item in context.events if any(is_near(item.event, finding) for finding in findings)}
-    patterns = context.patterns
-    if severity == 0:  # an explained incident is one of those that an event makes
-        expected = [pattern for pattern in patterns if set(pattern.explained_by) & near and pattern.severity == 0]
-        found = rank(findings, context.roles, near, expected)
-        if found:
-            return found
-    return rank(findings, context.roles, near, patterns)
-
-
-def _suggestions(ranked: Sequence[Hypothesis], patterns: Sequence[Pattern]) -> tuple[Suggestion, ...]:
-    """Those of the first pattern; while it is no better than a coin toss, the first of the runner-up too."""
-    table = {pattern.name: pattern.suggestions for pattern in patterns}
-    if not ranked:
-        return table.get(UNKNOWN, ())
-    own = table[ranked[0].pattern]
-    second = table[ranked[1].pattern][:1] if len(ranked) > 1 and confidence(ranked) < 0.5 else ()
-    return own + tuple(item for item in second if item not in own)
 
 
 def may_change(incident: Incident, horizon_step: float) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from detectors.cause import Pattern, explains, matches
-from detectors.finding import Finding
-from flows.incidents.grouping import CATASTROPHIC, NEAR, cadence, is_sharp, samples_out, settle, window
+from detectors.finding import Finding, cadence
+from detectors.pattern import Pattern, explains, matches
+from flows.incidents.grouping import CATASTROPHIC, NEAR, is_sharp, samples_out, settle, window
 from flows.records import Event
 
 StepOf = Callable[[float], float]  # unix seconds -> first step logged at or after them

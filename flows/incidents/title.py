@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from detectors.finding import Finding
-from flows.incidents.grouping import SLOW, cadence, is_slow, number
+from detectors.finding import Finding, cadence, number
+from flows.incidents.grouping import SLOW, is_slow
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
 LOUD = ("nonfinite", "divergence", "schedule", "overfit", "level", "spike", "plateau", "trend", "stall")

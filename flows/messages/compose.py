@@ -158,6 +158,7 @@ def _more(run: str, incident: IncidentDoc, context: Context) -> list[Block]:
     blocks: list[Block] = [Divider()]
     for index in range(1, len(incident.get("suggestions", []))):
         blocks.append(Facts(((f"Option {index + 1}", facts.option(incident, index)),)))
+    blocks += [Code(each["bound"].strip()) for each in incident.get("suggestions", []) if each.get("bound")]
     every = [
         (
             plain(f["metric"], 80) or "the run",

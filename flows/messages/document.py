@@ -26,7 +26,10 @@ class FindingDoc(TypedDict, total=False):
 
 
 class HypothesisDoc(TypedDict, total=False):
-    """A pattern of the playbook with what speaks for it, against it, and what could not be looked at."""
+    """A pattern of the playbook with what speaks for it, against it, and what could not be looked at.
+
+    `apart` has the `other` pattern, `by` what it is told from it, and the `role` to log for that, if any.
+    """
 
     pattern: str
     title: str
@@ -34,10 +37,14 @@ class HypothesisDoc(TypedDict, total=False):
     matched: list[str]
     contradicted: list[str]
     missing: list[str]
+    apart: Mapping[str, str] | None
 
 
 class SuggestionDoc(TypedDict, total=False):
-    """One thing to do, what it costs, and what speaks against it."""
+    """One thing to do, what it costs, and what speaks against it.
+
+    `again` are steps at which to look again; `bound` is a `[[bound]]` of the configuration that alarms again.
+    """
 
     do: str
     why: str
@@ -45,6 +52,11 @@ class SuggestionDoc(TypedDict, total=False):
     reversible: bool
     evidence: list[str]
     counter_evidence: list[str]
+    goes_back: bool
+    back_to_step: float | None
+    cost_steps: float | None
+    again: list[float]
+    bound: str
 
 
 class IncidentDoc(TypedDict, total=False):

@@ -95,13 +95,21 @@ def stayed(incident: IncidentDoc, metrics: Mapping[str, str], most: int = 5) -> 
 
 
 def hypotheses(incident: IncidentDoc, most: int = 3) -> str:
-    """Ranked patterns with their score and what speaks against the first."""
+    """Ranked patterns with their score, what speaks against the first, and the one thing that tells it from the next."""
     ranked = sorted(incident.get("hypotheses", []), key=lambda h: (-h.get("score", 0.0), h.get("pattern", "")))
     if not ranked:
         return "no pattern of the playbook fits"
     told = " / ".join(f"{plain(h['pattern'], 40)} {number(h.get('score', 0.0), 2)}" for h in ranked[:most])
     against = ranked[0].get("contradicted", [])
-    return told + (f"; against the first: {plain('; '.join(map(str, against)), 100)}" if against else "")
+    told += f"; against the first: {plain('; '.join(map(str, against)), 100)}" if against else ""
+    apart = next((each["apart"] for each in ranked if each.get("apart")), None)
+    return told + (f"; told apart: {plain(apart['by'], 160)}" if apart else "")
+
+
+def again(steps: Sequence[float]) -> str:
+    """When to look again: "look again at steps 5,300, 5,425 and 6,275"."""
+    *most, last = map(step, steps)
+    return f"look again at steps {', '.join(most)} and {last}" if most else f"look again at step {last}"
 
 
 def option(incident: IncidentDoc, index: int = 0) -> str:
@@ -114,7 +122,8 @@ def option(incident: IncidentDoc, index: int = 0) -> str:
     undo = "reversible" if one.get("reversible") else "not reversible"
     cost = f"{one['cost']}, " if one.get("cost") else ""
     price = f"{plain(cost, 80)}{' ' if cost else ''}{undo}"
-    return f"{plain(one.get('do', ''), 160)} ({price}); against: {plain(against, 140)}"
+    when = f"; {again(one['again'])}" if one.get("again") else ""
+    return f"{plain(one.get('do', ''), 160)} ({price}){when}; against: {plain(against, 140)}"
 
 
 def rollback(incident: IncidentDoc, events: Sequence[Event]) -> str:

@@ -1,6 +1,7 @@
 """One incident on a page: the sentence, the chart, what to do, why, and the evidence."""
 
 from collections.abc import Sequence
+from html import escape
 
 from flows.messages import facts
 from flows.messages.document import FindingDoc, HypothesisDoc, IncidentDoc, SuggestionDoc
@@ -48,7 +49,11 @@ def _suggestions(offered: Sequence[SuggestionDoc]) -> str:
 def _suggestion(one: SuggestionDoc) -> str:
     undo = "can be undone" if one.get("reversible") else "cannot be undone"
     lines = [f"<b>{text(one.get('do', ''), 300)}</b> {text(one.get('why', ''), 400)}"]
-    lines.append(f'<span class="quiet">Cost: {text(one.get("cost") or "unknown", 120)}; {undo}.</span>')
+    lines.append(f'<span class="quiet">Cost: {text(one.get("cost") or "unknown", 160)}; {undo}.</span>')
+    if one.get("again"):
+        lines.append(f'<span class="quiet">{facts.again(one["again"]).capitalize()}.</span>')
+    if one.get("bound"):
+        lines.append(f"<pre>{escape(one['bound'])}</pre>")
     if one.get("evidence"):
         lines.append(f'<span class="quiet">For: {text("; ".join(map(str, one["evidence"])), 400)}</span>')
     against = "; ".join(map(str, one.get("counter_evidence", []))) or "nothing known"
@@ -68,6 +73,8 @@ def _hypothesis(each: HypothesisDoc) -> str:
     for label, said in (("For", "matched"), ("Against", "contradicted"), ("Not logged", "missing")):
         if each.get(said):
             lines.append(f'<span class="quiet">{label}: {_joined(each[said])}</span>')  # type: ignore[literal-required]
+    if each.get("apart"):
+        lines.append(f'<span class="quiet">Tell apart: {text(each["apart"]["by"], 300)}</span>')  # type: ignore[index]
     return f"<li>{'<br>'.join(lines)}</li>"
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from detectors.cause import Pattern
 from detectors.finding import Recovery
+from detectors.pattern import Pattern
 from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
 from flows.records import Event
@@ -126,7 +126,7 @@ def _folded(
     """Incidents of every attempt that has live answers; drops from the state what cannot change any more."""
     restarts = [Event("restart", a.first_step, source="detected") for a in waiting.attempts if a.parent is not None]
     events = [*waiting.events, *restarts]
-    roles = set(waiting.metrics["role"])
+    roles, names = set(waiting.metrics["role"]), frozenset(waiting.metrics["name"])
     horizon = max([0.0, *waiting.metrics["last_step"].drop_nulls()])
     out: list[Incident] = []
     state.live = []
@@ -145,6 +145,7 @@ def _folded(
             playbook(),
             horizon_step=reach,
             roles=roles,
+            names=names,
             known=before,
             valid_until=each.valid_until,
         )

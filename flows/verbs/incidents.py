@@ -59,6 +59,7 @@ def show_incident(
     """
     from rich.console import Console
 
+    from flows.messages.facts import again
     from flows.store import open_store
 
     kept = open_store(str(store_path(store)), clock=time.time, must_exist=True)
@@ -86,6 +87,8 @@ def show_incident(
         for label in ("matched", "contradicted", "missing"):
             if each[label]:
                 console.print(f"    {label}: {'; '.join(each[label])}", style="dim")
+        if each.get("apart"):
+            console.print(f"    tell apart: {each['apart']['by']}", style="dim")
         for check in each.get("checks", []):
             console.print(
                 f"    check: {check['ask']}\n      {check['sql']}" if check.get("sql") else f"    check: {check['ask']}"
@@ -96,5 +99,9 @@ def show_incident(
             f"  - {each['do']} ({'reversible' if each['reversible'] else 'not reversible'}; cost: {each['cost']})"
         )
         console.print(f"    why: {each['why']}", style="dim")
+        if each.get("again"):
+            console.print(f"    {again(each['again'])}", style="dim")
+        if each.get("bound"):
+            console.print(each["bound"], style="dim")
         if each["counter_evidence"]:
             console.print(f"    against: {'; '.join(each['counter_evidence'])}", style="dim")

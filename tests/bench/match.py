@@ -43,8 +43,8 @@ def match(truths: Sequence[Truth], alarms: Sequence[Alarm]) -> Matches:
     """Match one to one (Hungarian, the earliest answers win); the rest is a duplicate, a paged twin or a false alarm.
 
     A truth of severity 2 or more is answered by severity 2 or more, one of severity 1 by a note too, and one of severity
-    0 (a rewind: somebody did it, nobody need act) by an annotation as well. An alarm that
-    could answer a fault and a twin answers the fault.
+    0 (a rewind: somebody did it, nobody need act) by an annotation of its kind as well: that a first step was slow does
+    not tell that the run went back. An alarm that could answer a fault and a twin answers the fault.
     """
     real, benign = [t for t in truths if not t.benign], [t for t in truths if t.benign]
     said = list(alarms)
@@ -53,7 +53,8 @@ def match(truths: Sequence[Truth], alarms: Sequence[Alarm]) -> Matches:
     windows = np.array([fits(t, said, steps) for t in real], bool).reshape(len(real), len(said))
     least = np.array([min(t.severity, INVESTIGATE) for t in real], int)
     begins = np.array([t.onset - EARLY for t in real], float)
-    good = windows & (severity >= least[:, None])
+    same = np.array([[alarm.kind == t.kind for alarm in said] for t in real], bool).reshape(len(real), len(said))
+    good = windows & (severity >= least[:, None]) & (same | (severity > 0))
     pairs = dict(assign(np.where(good, steps - begins[:, None], np.inf)))
     loud = severity >= INVESTIGATE
     free = loud.copy()

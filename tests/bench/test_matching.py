@@ -141,3 +141,11 @@ def test_whoever_says_everything_or_nothing_is_worse_than_half_an_oracle():
     assert 0.1 < noisy["score"] < half["score"]
     assert nothing["score"] == 0.0
     assert everything["score"] < 0.01
+
+
+def test_a_truth_of_severity_0_is_answered_by_an_annotation_of_its_kind_or_by_anything_louder():
+    back = replace(LOSS, kind="rewind", severity=0)
+    note = replace(alarm(100, severity=0), kind="spike")
+    assert match([back], [note]).answered[0][1] is None
+    assert match([back], [note, replace(note, step=110, kind="rewind")]).answered[0][1].step == 110
+    assert match([back], [alarm(120)]).answered[0][1].step == 120

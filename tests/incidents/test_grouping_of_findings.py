@@ -123,3 +123,23 @@ def test_a_slow_recovery_of_one_detector_does_not_swallow_the_next_excursion(fou
     next_one = found("divergence", onset=23_900, detected=24_000, **coarse)
     answers = [blown, level, over(blown, 16_800), over(level, 23_500), next_one]
     assert [i.onset_step for i in folded(*answers)] == [13_800, 23_900]
+
+
+def test_a_loss_that_scatters_more_and_a_level_that_moves_at_once_are_one(found):
+    level = found("level", "token_drop", detected=10_010)
+    assert sizes(level, found("variance", onset=10_020, detected=10_400)) == [2]
+    assert sizes(level, found("variance", onset=10_600, detected=11_000)) == [1, 1]
+
+
+def test_that_a_run_went_back_belongs_to_the_standstill_before_it(found):
+    still = found("stall", onset=49_999, detected=50_000, direction="none", severity=2)
+    back = found("rewind", "other", metric="", onset=50_000, detected=58_049, direction="none", severity=0)
+    assert sizes(still, over(still, 50_000), back) == [2]
+    assert sizes(still, over(still, 50_000), found("level", onset=58_049)) == [1, 1]
+
+
+def test_which_neighbours_are_looked_at_does_not_depend_on_what_was_said_before(found):
+    level = found("level", "grad_norm", onset=39, detected=79, samples=50)
+    spike = found(onset=65, samples=5_000)
+    assert sizes(level, spike) == [2]
+    assert sizes(level, spike, found("trend", onset=0, detected=0, samples=5_000)) == [1, 2]

@@ -5,9 +5,11 @@ from datetime import datetime
 
 from detectors.finding import Recovery
 from flows.incidents import fold, may_change, superseded, transitions
+from flows.incidents.causes import lasting
 from flows.incidents.incident import (
     answers_from_json,
     answers_to_json,
+    episode_of,
     finding_row,
     incident_from_rows,
     incident_row,
@@ -125,3 +127,10 @@ def test_json_writes_non_finite_numbers_as_words():
 def test_answers_survive_as_text(found):
     answers = [found(), over(found(), 10_003)]
     assert answers_from_json(answers_to_json(answers)) == answers
+
+
+def test_how_long_a_finding_has_lasted_ends_with_its_recovery_or_with_what_was_read(found):
+    level = found("level", onset=10_000.0, cadence=10.0)
+    key = episode_of(level)
+    assert [f.evidence["lasted"] for f in lasting([level], {key: 10_500.0}, 20_000.0)] == [50.0]
+    assert [f.evidence["lasted"] for f in lasting([level], {key: None}, 20_000.0)] == [1_000.0]

@@ -4,7 +4,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from detectors.cause import Check, Hypothesis, Pattern, pattern_of
+from detectors.pattern import Check, Hypothesis, Pattern, pattern_of
 from flows.incidents.filling import fill
 from flows.playbook import load_playbook
 from flows.records import STORED_SCHEMA, Attempt, Description, Role
@@ -76,6 +76,10 @@ def each(pattern: Pattern) -> str:
     return pattern.name
 
 
+def test_each_published_pattern_is_covered_exactly_once():
+    assert sorted(pattern.id for pattern in PLAYBOOK if pattern.id) == [f"P{n:02d}" for n in range(1, 81)]
+
+
 def test_there_are_patterns_for_every_kind_of_finding():
     covered = {kind for pattern in PLAYBOOK for sign in pattern.signs for kind in sign.kinds}
     assert covered >= KINDS
@@ -88,7 +92,10 @@ def test_an_entry_uses_known_words_only(pattern):
     assert {role for sign in signs for role in sign.roles} | set(pattern.flat) <= ROLES
     assert {kind for sign in signs for kind in sign.kinds} <= KINDS
     assert {sign.direction for sign in signs} <= {"any", "up", "down"}
-    assert set(pattern.gate) | set(pattern.explained_by) <= EVENTS
+    assert set(pattern.gate) | set(pattern.together) | set(pattern.explained_by) <= EVENTS
+    assert set(pattern.order) <= ROLES
+    assert all(glob == glob.lower() and glob.strip("*") for sign in signs for glob in sign.metrics)
+    assert all(sign.lead[0] <= sign.lead[1] and sign is not pattern.anchor for sign in signs if sign.lead)
     assert set(pattern.lookalikes or {}) <= {other.name for other in PLAYBOOK} - {pattern.name}
 
 
@@ -96,6 +103,7 @@ def test_an_entry_uses_known_words_only(pattern):
 def test_an_entry_is_complete(pattern):
     assert pattern.title and pattern.about and pattern.lookalikes is not None
     assert 0 <= pattern.severity <= 4
+    assert pattern.signs
     assert pattern.checks and all(check.ask and check.expect and check.sql for check in pattern.checks)
     assert pattern.suggestions
     for item in pattern.suggestions:

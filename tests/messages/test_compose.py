@@ -19,6 +19,21 @@ def test_the_chat_form_has_at_most_twelve_lines(incident, context, transition):
     assert len(lines(compose("hero", {**incident, "resolved_step": 5900.0}, transition, full))) <= 12
 
 
+def test_what_tells_the_hypotheses_apart_and_when_to_look_again_have_their_place(incident, context):
+    apart = {"other": "lr_schedule_reset", "by": "lr_schedule_reset if the rate moved first", "role": ""}
+    ranked = [{**each, "apart": apart} for each in incident["hypotheses"]]
+    offered = [
+        {**each, "again": [5_300.0, 5_425.0, 6_275.0], "bound": "[[bound]]\n"} for each in incident["suggestions"]
+    ]
+    full = Context(**{**vars(context), "reference": "at percentile 99", "similar": "2 like it", "owner": "ana"})
+    told = lines(compose("hero", {**incident, "hypotheses": ranked, "suggestions": offered}, "opened", full))
+    assert len(told) <= 12
+    assert next(line for line in told if line.startswith("Likely")).endswith(
+        "told apart: lr_schedule_reset if the rate moved first"
+    )
+    assert any("look again at steps 5,300, 5,425 and 6,275" in line for line in told)
+
+
 def test_the_fields_come_in_the_order_of_an_alert(incident, context):
     full = Context(**{**vars(context), "reference": "at percentile 99 of the ladder"})
     labels = [line.split(":")[0] for line in lines(compose("hero", incident, "opened", full))]

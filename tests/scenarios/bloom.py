@@ -139,7 +139,7 @@ SCENARIOS = (
         "no row for three hours, then on from the next step",
         HANG,
         _hang,
-        (truth("hang", "stall", ANY, HANG.step, HANG.step + 100, 3, ("hang", "step_pause")),),
+        (truth("hang", "stall", ANY, HANG.step, HANG.step + 100, 3, ("hang", "hang_and_restart", "step_pause")),),
     ),
     Scenario(
         "bloom-layernorm-resync",

@@ -341,7 +341,7 @@ SCENARIOS = (
                 CONTAMINATED.restart,
                 CONTAMINATED.last - 1,
                 2,
-                ("eval_regression",),
+                ("eval_regression", "contamination_or_prompt_artifact"),
                 visible=CONTAMINATED.restart
                 + (CONTAMINATED.last - CONTAMINATED.restart)
                 * CONTAMINATED.spread

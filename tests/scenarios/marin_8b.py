@@ -259,7 +259,7 @@ SCENARIOS = (
                 660_000 + JELLYFISH.starts,
                 660_000 + JELLYFISH.starts + JELLYFISH.steps - 1,
                 2,
-                ("eval_regression",),
+                ("eval_regression", "eval_domain_split_at_decay"),
                 visible=660_000 + JELLYFISH.starts + EVALS_EVERY - 1,
             ),
         ),

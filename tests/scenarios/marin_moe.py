@@ -214,7 +214,7 @@ SCENARIOS = (
                 EVAL_BIAS.switched,
                 EVAL_BIAS.switched + 7_999,
                 2,
-                ("eval_regression",),
+                ("eval_regression", "train_eval_routing_mismatch"),  # #8134 is where capacity in evaluations was found
                 visible=EVAL_BIAS.switched + RUN.evals_every - 1,
             ),
         ),

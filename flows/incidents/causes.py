@@ -1,0 +1,52 @@
+"""What may stand behind the findings of one incident, and what one may do about it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from detectors.cause import confidence, rank
+from detectors.finding import Finding, cadence
+from detectors.pattern import Hypothesis, Pattern, Suggestion
+from flows.incidents.incident import Episode, episode_of
+from flows.incidents.severity import KnownEvent, is_near
+
+UNKNOWN = "unattributed_change"
+
+
+def lasting(findings: Sequence[Finding], recovered: Mapping[Episode, float | None], end: float) -> list[Finding]:
+    """The findings with `lasted`: samples from the onset to the recovery, or to `end` while there is none."""
+    ends = (recovered.get(episode_of(item)) for item in findings)
+    return [
+        replace(
+            item,
+            evidence={**item.evidence, "lasted": ((end if over is None else over) - item.onset_step) / cadence(item)},
+        )
+        for item, over in zip(findings, ends, strict=True)
+    ]
+
+
+def hypotheses(
+    findings: Sequence[Finding],
+    severity: int,
+    events: Sequence[KnownEvent],
+    patterns: Sequence[Pattern],
+    roles: Collection[str],
+    names: Collection[str],
+) -> list[Hypothesis]:
+    """Ranked patterns; an incident that an event explains is one of those that the event makes."""
+    told = [finding for finding in findings if finding.severity > 0] or findings  # a slow annotation is near everything
+    near = {item.event.kind for item in events if any(is_near(item.event, finding) for finding in told)}
+    if severity == 0:
+        expected = [pattern for pattern in patterns if set(pattern.explained_by) & near and pattern.severity == 0]
+        found = rank(findings, roles, near, expected, names)
+        if found:
+            return found
+    return rank(findings, roles, near, patterns, names)
+
+
+def suggestions(ranked: Sequence[Hypothesis], table: Mapping[str, Pattern]) -> tuple[Suggestion, ...]:
+    """Those of the first pattern; while it is no better than a coin toss, the first of the runner-up too."""
+    if not ranked:
+        return table[UNKNOWN].suggestions if UNKNOWN in table else ()
+    own = table[ranked[0].pattern].suggestions
+    second = table[ranked[1].pattern].suggestions[:1] if len(ranked) > 1 and confidence(ranked) < 0.5 else ()
+    return own + tuple(item for item in second if item not in own)
