@@ -12,68 +12,18 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from flows.errors import BadConfig
+from flows.values import Address, Seconds
 
 FILE = "watchkeeper.toml"
 SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
-# an address of these is no secret by itself; that of any other service is
-PLAIN_SCHEMES = frozenset(
-    ("folder", "json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mailtos", "smtp", "smtps", "http", "https")
-)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 # set by us, not by the file
 _OURS = frozenset({"path", "written"})
-_TELLING = re.compile(r"token|key|secret|pass|sig|auth", re.IGNORECASE)
 
-
-def _seconds(value: object) -> object:
-    if isinstance(value, str):
-        found = _DURATION.fullmatch(value.strip())
-        if found is None:
-            raise ValueError(f"{value!r} is no duration; write 30s, 5m, 1h or a number of seconds")
-        return float(found[1]) * _SECONDS[found[2]]
-    return value
-
-
-def _address(value: object) -> object:
-    if not isinstance(value, str):
-        raise ValueError("expected text such as env:SLACK_URL, file:/run/secrets/slack or folder:alerts")
-    kind, _, rest = value.partition(":")
-    if kind == "env":
-        found = os.environ.get(rest)
-        if not found:
-            raise ValueError(f"the environment variable {rest} is not set; export it where watchkeeper runs")
-        return SecretStr(found.strip())
-    if kind == "file":
-        try:
-            return SecretStr(Path(rest.removeprefix("//")).read_text(encoding="utf-8").strip())
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or type(error).__name__
-            raise ValueError(f"the file {rest} cannot be read ({reason})") from None
-    if is_secret(value):
-        raise ValueError(
-            "a secret stands in plain text here; export it as an environment variable and write env:NAME, "
-            "or put it into a file that only you can read and write file:/path"
-        )
-    return SecretStr(value)
-
-
-def is_secret(url: str) -> bool:
-    """Whether a URL holds a password or token, or belongs to a service whose URL is one."""
-    scheme, colon, _ = url.partition(":")
-    if not colon or scheme.lower() not in PLAIN_SCHEMES:
-        return True
-    parts = urlsplit(url)
-    return parts.password is not None or any(_TELLING.search(key) for key, _ in parse_qsl(parts.query))
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Address = Annotated[SecretStr, BeforeValidator(_address)]
+Severity = Literal["S0", "S1", "S2", "S3", "S4"]
 
 
 class _Section(BaseModel):
@@ -144,12 +94,60 @@ class ChannelSection(_Section):
 
     name: str = Field(min_length=1)
     url: Address
-    min_severity: Literal["S0", "S1", "S2", "S3", "S4"] = "S2"
+    min_severity: Severity = "S2"
     runs: tuple[str, ...] = ("*",)
 
     def takes(self, run: str, severity: int) -> bool:
         """Whether an incident of this run and severity (0..4) goes here."""
         return severity >= SEVERITIES.index(self.min_severity) and any(fnmatchcase(run, glob) for glob in self.runs)
+
+
+class BoundSection(_Section):
+    """A limit of the user's own for metrics by name (a shell pattern) or role, in the runs of a shell pattern."""
+
+    metric: str | None = Field(default=None, min_length=1)
+    role: str | None = Field(default=None, min_length=1)
+    above: float | None = Field(default=None, allow_inf_nan=False)
+    below: float | None = Field(default=None, allow_inf_nan=False)
+    samples: int = Field(default=1, ge=1)
+    severity: Severity = "S2"
+    run: str = "*"
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "BoundSection":
+        if (self.metric is None) == (self.role is None):
+            raise ValueError("set either metric (a name or shell pattern) or role, and not both")
+        if self.above is None and self.below is None:
+            raise ValueError("set above or below, or both: beyond which number is it a finding?")
+        if self.above is not None and self.below is not None and self.above < self.below:
+            raise ValueError(
+                f"above {self.above:g} and below {self.below:g}: every value would be a finding; swap them"
+            )
+        return self
+
+    @property
+    def label(self) -> str:
+        """`role mfu below 40`."""
+        sides = [
+            f"{side} {limit:g}" for side, limit in (("above", self.above), ("below", self.below)) if limit is not None
+        ]
+        return f"{f'role {self.role}' if self.role else self.metric} {' or '.join(sides)}"
+
+
+class CheckSection(_Section):
+    """A SQL file of the user's own whose rows are findings."""
+
+    sql: Path
+    name: str = ""
+    severity: Severity = "S2"
+    run: str = "*"
+    why: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name, or that of the file."""
+        return self.name or self.sql.stem
 
 
 class Config(_Section):
@@ -160,11 +158,18 @@ class Config(_Section):
     watch: WatchSection = WatchSection()
     channel: tuple[ChannelSection, ...] = ()
     roles: dict[str, RoleSection] = {}
+    bound: tuple[BoundSection, ...] = ()
+    check: tuple[CheckSection, ...] = ()
     path: Path = Field(default=Path(FILE), exclude=True)
 
     @model_validator(mode="after")
     def _unique(self) -> "Config":
-        for what, names in (("channel", [c.name for c in self.channel]), ("run", [r.label for r in self.run])):
+        named = {
+            "channel": [each.name for each in self.channel],
+            "run": [each.label for each in self.run],
+            "check": [each.label for each in self.check],
+        }
+        for what, names in named.items():
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"two entries [[{what}]] are called {', '.join(twice)}; give each its own name")
         return self
@@ -231,6 +236,8 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
         "run": RunSection,
         "watch": WatchSection,
         "channel": ChannelSection,
+        "bound": BoundSection,
+        "check": CheckSection,
     }
     names = [part for part in location if isinstance(part, str)]
     model = Config if not names else RoleSection if "roles" in names else sections[names[0]]
@@ -256,6 +263,9 @@ def _absolute(config: Config, path: Path) -> Config:
             "store": StoreSection(url=_from(folder, config.store.url)),
             "run": runs,
             "channel": channels,
+            "check": tuple(
+                each.model_copy(update={"sql": Path(_from(folder, str(each.sql)))}) for each in config.check
+            ),
             "watch": config.watch.model_copy(update={"out": out}),
         }
     )

@@ -1,6 +1,6 @@
 """What a pass is made of, whoever runs it: stages by name, and what became of each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -112,7 +112,7 @@ class Report:
             "state": "failed" if self.failed(label) else "skipped" if self.skipped(label) else "watched",
             "new rows": sum(each.new_rows for each in values["pull"]),
             "judged": sum(each.samples for each in values["judge"]),
-            "changes": sum(len(each.transitions) for each in values["judge"]),
+            "changes": sum(len(each.transitions) for stage in ("judge", "checks") for each in values[stage]),
             "delivered": sum(each.delivered for each in values["notify"]),
             "waiting": sum(each.postponed for each in values["notify"]),
             "error": errors[0] if errors else "",
@@ -144,4 +144,31 @@ class Report:
         return {"summary": self.summary(), "good": self.good, "skipped": self.all_skipped}
 
 
-_STAGES = ("pull", "judge", "notify")
+_STAGES = ("pull", "judge", "checks", "notify")
+
+
+def alerts_of(report: Report) -> Iterable[dict[str, Any]]:
+    """What Prefect automations can react to: event name, resource and facts of each change of an incident."""
+    for change in report.changes:
+        incident = change.incident
+        facts = ("attempt", "status", "title", "pattern", "confidence", "onset_step", "detected_step", "resolved_step")
+        yield {
+            "event": f"watchkeeper.incident.{change.what}",
+            "resource": {
+                "prefect.resource.id": f"watchkeeper.incident.{incident.id}",
+                "prefect.resource.name": incident.title[:200],
+                "watchkeeper.run": incident.run,
+                "watchkeeper.severity": f"S{incident.severity}",
+            },
+            "payload": {
+                "run": incident.run,
+                "incident_id": incident.id,
+                "severity": f"S{incident.severity}",
+                "step": change.step,
+                **{name: getattr(incident, name) for name in facts},
+                "findings": [
+                    {"metric": f.metric, "kind": f.kind, "direction": f.direction, "onset_step": f.onset_step}
+                    for f in incident.findings
+                ],
+            },
+        }

@@ -22,7 +22,8 @@ from prefect.tasks import exponential_backoff  # noqa: E402
 
 from flows.config import load_config  # noqa: E402
 from flows.errors import TransientError, WatchkeeperError  # noqa: E402
-from flows.wiring import alerts_of, one_pass  # noqa: E402
+from flows.passes import alerts_of  # noqa: E402
+from flows.wiring import one_pass  # noqa: E402
 
 T = TypeVar("T")
 

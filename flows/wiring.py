@@ -4,17 +4,19 @@ A pass goes over the runs one by one, each under its lease. What fails is kept a
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from detectors.bounds import Bound
 from flows.channels.catalogue import open_channel
 from flows.channels.contract import Channel
 from flows.channels.heartbeat import ping
-from flows.config import SEVERITIES, Config, RunSection
+from flows.config import SEVERITIES, CheckSection, Config, RunSection
 from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
 from flows.incidents import Transition
 from flows.passes import Call, Outcome, Report, plainly
@@ -23,10 +25,12 @@ from flows.records import Role
 from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
 from flows.sources.roles import role_of
-from flows.stages import selfcheck
+from flows.stages import checks, selfcheck
 from flows.stages.announce import announcer
-from flows.stages.judge import judge
+from flows.stages.bounds import Watched
+from flows.stages.judge import Announce, Judged, judge, tell
 from flows.stages.notify import notify
+from flows.stages.past import Answers
 from flows.stages.publish import chart_of, folder_name, publish
 from flows.stages.pull import pull
 from flows.stages.runstate import RunState
@@ -52,6 +56,8 @@ class _House:
     clock: Callable[[], float]
     call: Call
     report: Report
+    # runs that were judged in this pass, by name: their entry, and whether they had new samples
+    judged: dict[str, tuple[RunSection, bool]] = field(default_factory=dict)
 
 
 def open_configured_store(config: Config, clock: Callable[[], float] = time.time) -> Store:
@@ -80,6 +86,7 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
     if store is not None:
         for run in config.run:
             _watch_entry(house, store, run)
+        _ask_checks(house, store)
         _ask_channels(house, store)
     _watch_itself(house)
     if config.watch.heartbeat_url is not None and report.good:
@@ -124,15 +131,21 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
             # a run that was never pulled has nothing to judge
             if source is None or name in _stored_runs(store, source.describe().source):
                 judged = house.report.attempt(owner, "judge", partial(_judge, house, store, name), house.call)
-                house.report.changes += judged.transitions if judged is not None else ()
+                if judged is not None:
+                    house.report.changes += judged.transitions
+                    house.judged[name] = run, judged.samples > 0
                 lease.renew()
-            send = partial(notify, store, house.channels, house.clock, chart_of(store), name)
-            house.report.attempt(owner, "notify", send, house.call)
-            if house.config.watch.out is not None:
-                lease.renew()
-                house.report.attempt(owner, "publish", partial(_publish, house, store, name), house.call)
+            _send(house, store, owner, name, lease)
 
     house.report.attempt(owner, "lease", chain)
+
+
+def _send(house: _House, store: Store, owner: str, name: str, lease: Lease) -> None:
+    work = partial(notify, store, house.channels, house.clock, chart_of(store), name)
+    house.report.attempt(owner, "notify", work, house.call)
+    if house.config.watch.out is not None:
+        lease.renew()
+        house.report.attempt(owner, "publish", partial(_publish, house, store, name), house.call)
 
 
 def _pull(store: Store, source: Source, lease: Lease, run: RunSection, config: Config) -> Any:
@@ -146,17 +159,79 @@ def _pull(store: Store, source: Source, lease: Lease, run: RunSection, config: C
     return pull(store, source, role, progress=lambda rows: lease.renew())
 
 
-def _judge(house: _House, store: Store, name: str) -> Any:
-    least = {c.name: SEVERITIES.index(c.min_severity) for c in house.config.channel if c.takes(name, 4)}
-    announce = announcer(store, name, least, clock=house.clock)
+def _judge(house: _House, store: Store, name: str) -> Judged:
     return judge(
         store,
         name,
         load_playbook,
         clock=house.clock,
         live=is_live(store, name),
-        announce=lambda changes: announce(newest_words(changes)),
+        watched=watched_bounds(house.config, name),
+        announce=_announce(house, store, name),
     )
+
+
+def _announce(house: _House, store: Store, name: str) -> Announce:
+    least = {c.name: SEVERITIES.index(c.min_severity) for c in house.config.channel if c.takes(name, 4)}
+    announce = announcer(store, name, least, clock=house.clock)
+    return lambda changes: announce(newest_words(changes))
+
+
+def _ask_checks(house: _House, store: Store) -> None:
+    """The user's own SQL, once a pass, when every run is judged: it may compare runs."""
+    answered: dict[str, list[checks.Row]] = {}
+    for section in house.config.check:
+        rows = house.report.attempt(
+            f"check {section.label}", "ask", partial(checks.ask, store, check_of(section)), house.call
+        )
+        if rows is not None:
+            answered[section.label] = rows
+    for name, (run, fresh) in house.judged.items():
+        if house.config.check or checks.is_waiting(RunState.load(store.run_state(name))):
+            _tell_checks(house, store, run, name, answered, fresh)
+
+
+def _tell_checks(
+    house: _House, store: Store, run: RunSection, name: str, answered: Mapping[str, Sequence[checks.Row]], fresh: bool
+) -> None:
+    owner = f"run {run.label}"
+    mine = [each.label for each in house.config.check if fnmatchcase(name, each.run)]
+    rows = {label: [row for row in answered[label] if row.run == name] for label in mine if label in answered}
+
+    def find(state: RunState) -> Answers:
+        return checks.news(rows, mine, state, store.attempts(name), store.metrics(name), fresh=fresh)
+
+    def chain() -> None:
+        with store.lease(name, "watch", LEASE_SECONDS) as lease:
+            work = partial(
+                tell, store, name, find, load_playbook, clock=house.clock, announce=_announce(house, store, name)
+            )
+            told = house.report.attempt(owner, "checks", work, house.call)
+            if told is not None and told.transitions:
+                house.report.changes += told.transitions
+                _send(house, store, owner, name, lease)
+
+    house.report.attempt(f"checks of {name}", "lease", chain)
+
+
+def check_of(section: CheckSection) -> checks.Check:
+    """A check as its stage takes it."""
+    return checks.Check(section.label, section.sql, SEVERITIES.index(section.severity), section.why)
+
+
+def watched_bounds(config: Config, run: str) -> list[Watched]:
+    """The user's own bounds for a run, one for each side."""
+    return [
+        Watched(
+            Bound(side, limit, each.samples, SEVERITIES.index(each.severity), each.why),
+            each.metric or "",
+            each.role or "",
+        )
+        for each in config.bound
+        if fnmatchcase(run, each.run)
+        for side, limit in (("above", each.above), ("below", each.below))
+        if limit is not None
+    ]
 
 
 def newest_words(changes: Sequence[Transition]) -> list[Transition]:
@@ -202,30 +277,3 @@ def _watch_itself(house: _House) -> None:
     path = store_file.with_name(f"{store_file.name}.watch.json")
     work = partial(selfcheck.tell, path, troubles, looked, house.channels, house.clock())
     report.attempt("watch", "self-check", work)
-
-
-def alerts_of(report: Report) -> Iterable[dict[str, Any]]:
-    """What Prefect automations can react to: event name, resource and facts of each change of an incident."""
-    for change in report.changes:
-        incident = change.incident
-        facts = ("attempt", "status", "title", "pattern", "confidence", "onset_step", "detected_step", "resolved_step")
-        yield {
-            "event": f"watchkeeper.incident.{change.what}",
-            "resource": {
-                "prefect.resource.id": f"watchkeeper.incident.{incident.id}",
-                "prefect.resource.name": incident.title[:200],
-                "watchkeeper.run": incident.run,
-                "watchkeeper.severity": f"S{incident.severity}",
-            },
-            "payload": {
-                "run": incident.run,
-                "incident_id": incident.id,
-                "severity": f"S{incident.severity}",
-                "step": change.step,
-                **{name: getattr(incident, name) for name in facts},
-                "findings": [
-                    {"metric": f.metric, "kind": f.kind, "direction": f.direction, "onset_step": f.onset_step}
-                    for f in incident.findings
-                ],
-            },
-        }

@@ -6,10 +6,11 @@ from dataclasses import replace
 from detectors.cause import confidence, rank
 from detectors.finding import Finding, cadence
 from detectors.pattern import Hypothesis, Pattern, Suggestion
-from flows.incidents.incident import Episode, episode_of
+from flows.incidents.incident import OWN, Episode, episode_of
 from flows.incidents.severity import KnownEvent, is_near
 
 UNKNOWN = "unattributed_change"
+OWN_PATTERN = "own_bound"
 
 
 def lasting(findings: Sequence[Finding], recovered: Mapping[Episode, float | None], end: float) -> list[Finding]:
@@ -35,6 +36,8 @@ def hypotheses(
     """Ranked patterns; an incident that an event explains is one of those that the event makes."""
     told = [finding for finding in findings if finding.severity > 0] or findings  # a slow annotation is near everything
     near = {item.event.kind for item in events if any(is_near(item.event, finding) for finding in told)}
+    if findings[0].detector in OWN:  # it was asked for, so what it means is known
+        return rank(findings, roles, near, [pattern for pattern in patterns if pattern.name == OWN_PATTERN], names)
     if severity == 0:
         expected = [pattern for pattern in patterns if set(pattern.explained_by) & near and pattern.severity == 0]
         found = rank(findings, roles, near, expected, names)

@@ -12,6 +12,7 @@ from detectors.finding import Finding, Recovery
 from detectors.pattern import Apart, Check, Hypothesis, Suggestion
 
 Episode = tuple[str, str, str]  # detector, metric, episode: one continuing phenomenon
+OWN = frozenset({"bounds", "checks"})  # what a user asked for himself, beside what the detectors say
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Transition:
 
 def episode_of(answer: Finding | Recovery) -> Episode:
     return answer.detector, answer.metric, answer.episode
+
+
+def own_word(answer: Finding | Recovery) -> str:
+    """Which bound or check of the user's own an answer comes from; "" for what detectors say by themselves."""
+    return f"{answer.detector} {answer.episode.rpartition('@')[0]}" if answer.detector in OWN else ""
 
 
 def identity_of(finding: Finding) -> tuple[str, str, str, str, float, float]:

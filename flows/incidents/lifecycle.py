@@ -10,7 +10,16 @@ from detectors.pattern import Pattern
 from flows.incidents.causes import UNKNOWN, hypotheses, lasting, suggestions
 from flows.incidents.filling import fill, priced
 from flows.incidents.grouping import Group, closes, group
-from flows.incidents.incident import Episode, Incident, Transition, episode_of, identity_of, stable_id
+from flows.incidents.incident import (
+    Episode,
+    Incident,
+    Transition,
+    canonical,
+    episode_of,
+    identity_of,
+    own_word,
+    stable_id,
+)
 from flows.incidents.severity import KnownEvent, StepOf, history, known_events
 from flows.incidents.title import leading, title
 from flows.records import Event
@@ -54,12 +63,20 @@ def fold(
     """
     told = [item for item in answers if not isinstance(item, NotChecked)]
     told = [item for item in told if (item.step if isinstance(item, Recovery) else item.detected_step) <= horizon_step]
-    groups = group(told)
+    groups = _groups(told)
     context = _Context(
         run, attempt, known_events(events, horizon_step, step_of), playbook, roles, names, valid_until, horizon_step
     )
     names = _ids(groups, [item for item in known if item.attempt == attempt], run, attempt)
     return [_incident(name, item, context) for name, item in zip(names, groups, strict=True)]
+
+
+def _groups(told: Sequence[Finding | Recovery]) -> list[Group]:
+    """What detectors say has common origins; each bound or check of a user stands apart, so that none hides another."""
+    words: dict[str, list[Finding | Recovery]] = {}
+    for answer in told:
+        words.setdefault(own_word(answer), []).append(answer)
+    return sorted((item for part in words.values() for item in group(part)), key=lambda item: canonical(item.anchor))
 
 
 def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: int) -> list[str]:

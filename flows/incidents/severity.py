@@ -8,6 +8,7 @@ from itertools import pairwise
 from detectors.finding import Finding, cadence
 from detectors.pattern import Pattern, explains, matches
 from flows.incidents.grouping import CATASTROPHIC, NEAR, is_sharp, samples_out, settle, window
+from flows.incidents.incident import OWN
 from flows.records import Event
 
 StepOf = Callable[[float], float]  # unix seconds -> first step logged at or after them
@@ -47,8 +48,10 @@ def explained_from(finding: Finding, events: Sequence[KnownEvent], patterns: Seq
 
     Non-finite values and divergences are never explained away, nor is anything above S2 but a planned schedule, and a
     loss on another level where somebody declared the event. What was merely detected explains no standstill: a restart
-    that nobody declared is the news.
+    that nobody declared is the news. A user's own bounds and checks mean what they say, whatever was planned.
     """
+    if finding.detector in OWN:
+        return math.inf
     loud = finding.severity > 2 and finding.kind != "schedule"
     if finding.kind in CATASTROPHIC or (loud and (finding.kind, finding.role) != ("level", "loss")):
         return math.inf
@@ -70,9 +73,11 @@ def rule(findings: Sequence[Finding]) -> int:
     """Severity 0..4 of findings that nothing explains.
 
     A lone one-sample loss spike is S1; two of three samples, or loss and gradient norm together, at least S2;
-    gradient-norm spikes alone never more than S1; S3 and S4 as the detectors say.
+    gradient-norm spikes alone never more than S1; S3 and S4 as the detectors say. A user's own word is not bounded.
     """
     highest = max(finding.severity for finding in findings)
+    if all(finding.detector in OWN for finding in findings):
+        return highest
     if all(item.kind == "spike" and item.role == "grad_norm" for item in findings):
         return min(highest, 1)
     losses = [item for item in findings if item.kind == "spike" and item.role == "loss"]

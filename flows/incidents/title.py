@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from detectors.finding import Finding, cadence, number
 from flows.incidents.grouping import SLOW, is_slow
+from flows.incidents.incident import OWN
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
 LOUD = ("nonfinite", "divergence", "schedule", "overfit", "level", "spike", "plateau", "trend", "stall")
@@ -16,6 +17,8 @@ def title(findings: Sequence[Finding], resolved_step: float | None, rolled_back:
     sentence = headline(main, resolved_step) + _company(main, findings)
     if rolled_back:
         return f"{sentence}; rolled back"
+    if resolved_step is not None and "removed" in findings[-1].evidence:
+        return f"{sentence}; no longer asked for"
     long_enough = resolved_step is not None and resolved_step - main.onset_step > 8 * cadence(main)
     return f"{sentence}; back by step {steps(resolved_step or 0)}" if long_enough else sentence
 
@@ -43,6 +46,8 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
     """What one finding says: "train/loss jumped from 3.41 to 24.8 at step 165,504 and stayed for 90 samples"."""
     name, at = finding.metric or "the run", f"at step {steps(finding.onset_step)}"
     since = f"since step {steps(finding.onset_step)}"
+    if finding.detector in OWN:
+        return _own(finding, name, since)
     if finding.role == "learning_rate" and number(finding, "after") == 0:
         return f"{name} is 0 {since}: nothing is learned"
     events, usual = number(finding, "events"), number(finding, "usual")
@@ -60,6 +65,19 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
     if finding.kind == "stall":
         return _stall(finding, name, resolved_step)
     return f"{name} {sentences.get(finding.kind) or f'{_move(finding)} {at}{_stay(finding, resolved_step)}'}"
+
+
+def _own(finding: Finding, name: str, since: str) -> str:
+    """What a user asked for, and the reason in the user's own words."""
+    value, why = number(finding, "after"), str(finding.evidence.get("why") or "")
+    evidence, shown = finding.evidence, f" ({value:.6g})" if value is not None else ""
+    if evidence.get("title"):
+        what = str(evidence["title"])
+    elif "bound" in evidence:
+        what = f"{name} is {evidence['side']} {evidence['limit']:.6g}{shown} {since}"
+    else:
+        what = f"check {evidence.get('check', '')} found {name}{shown} {since}"
+    return f"{what}: {why}" if why else what
 
 
 def _stall(finding: Finding, name: str, resolved_step: float | None) -> str:

@@ -14,6 +14,7 @@ from detectors.series import Array
 from detectors.silence import due_seconds, pace, silent_since
 from detectors.suite import JOINT, load_joint
 from flows.records import Attempt
+from flows.stages.bounds import Watched, bounds_of
 from flows.stages.crowd import Roles
 from flows.stages.fresh import Flat, Fresh, Key, Samples, fresh
 from flows.stages.joint import Line, judge_evals
@@ -26,14 +27,27 @@ from flows.store import Store, Waiting
 _PACED = ("loss", "grad_norm", "throughput", "step_time")  # roles that are logged at every step
 
 
-def collect(store: Store, run: str, found: Waiting, state: RunState, heard_until: float | None) -> Answers:
-    """Judge the rows, attempt by attempt; `state` goes on. `heard_until` (unix seconds) lets silence be judged."""
+def collect(
+    store: Store,
+    run: str,
+    found: Waiting,
+    state: RunState,
+    heard_until: float | None,
+    watched: Sequence[Watched] = (),
+) -> Answers:
+    """Judge the rows, attempt by attempt; `state` goes on. `heard_until` (unix seconds) lets silence be judged.
+
+    `watched` are the user's own bounds; a metric that has one is judged by itself.
+    """
     out = Answers()
     metrics: Roles = dict(
         zip(found.metrics["name"], found.metrics.select("role", "group_name").iter_rows(), strict=True)
     )
-    new = fresh(found.rows, lambda name: _together(*metrics[name])) if len(found.rows) else Fresh()
-    past = Past(store, run, found, metrics, out)
+    limits = {name: bounds_of(watched, name, role) for name, (role, _) in metrics.items()}
+    new = Fresh()
+    if len(found.rows):
+        new = fresh(found.rows, lambda name: not limits[name] and _together(*metrics[name]))
+    past = Past(store, run, found, metrics, limits, out)
     by_number = {each.attempt: each for each in found.attempts}
     for attempt in new.attempts:
         each = by_number[attempt]
@@ -45,7 +59,7 @@ def collect(store: Store, run: str, found: Waiting, state: RunState, heard_until
         }
         for name, part in parts.items():
             role, group = metrics[name]
-            said, done = judge_metric(memories[name], part, name=name, role=role, group=group)
+            said, done = judge_metric(memories[name], part, name=name, role=role, group=group, bounds=limits[name])
             out.say(attempt, said)
             out.memories[name, attempt] = memories[name]
             if group and len(done):
@@ -54,7 +68,8 @@ def collect(store: Store, run: str, found: Waiting, state: RunState, heard_until
         if blocks:
             out.say(attempt, _joint(blocks, metrics, each, state))
         mine = state.joint.setdefault(str(attempt), {})
-        whole = {name: part.step for name, part in parts.items() if not metrics[name][1]}
+        # a metric that only a bound keeps out of the crowd is looked at no more than one in it
+        whole = {n: part.step for n, part in parts.items() if not metrics[n][1] and not _together(*metrics[n])}
         said, mine["stopped"] = stopped.scan(
             whole, {n: role for n, (role, _) in metrics.items()}, mine.get("stopped", {})
         )

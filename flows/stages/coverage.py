@@ -1,13 +1,16 @@
 """What was and was not checked, as rows: beside every green light stands what it does not cover."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from detectors.suite import BY_ROLE, NEEDED, detectors_of
+from flows.stages.bounds import Watched
 from flows.stages.crowd import Crowd
 from flows.stages.document import CHECKED
 from flows.stages.past import Answers
+from flows.stages.runstate import RunState
 
 # the checks that a large run is expected to have, whether or not it logs what they need
 EXPECTED = (
@@ -36,13 +39,24 @@ def coverage(metrics: pl.DataFrame, found: Answers) -> list[dict[str, Any]]:
         mine = {name: each for (name, number), each in found.memories.items() if number == attempt and name in roles}
         newest |= {name: Seen(each.end, each.live, each.sentinels) for name, each in mine.items()}
         crowd = found.crowds.get(attempt, Crowd())
-        for k in (k for k, name in enumerate(crowd.names) if name in roles):
+        for k in (k for k, name in enumerate(crowd.names) if name in roles and name not in mine):
             newest[crowd.names[k]] = Seen(int(crowd.calm.samples[k]), bool(crowd.live[k]), int(crowd.sentinels[k]))
     for name, seen in newest.items():
         out += _of_metric(name, roles[name], seen)
     if found.unreadable:
         out.append(_row("judge", "", "memories of another version were given up: judged anew", len(found.unreadable)))
     return out
+
+
+def of_bounds(metrics: pl.DataFrame, watched: Sequence[Watched], state: RunState) -> list[dict[str, Any]]:
+    """One row about the user's own bounds, which names those that no metric has; also once after the last is gone."""
+    if not watched and not state.bounded:
+        return []
+    state.bounded = bool(watched)
+    have = list(metrics.select("name", "role").iter_rows())
+    idle = [each.label for each in watched if not any(each.takes(name, role) for name, role in have)]
+    reason = f"no such metric: {', '.join(idle)}" if idle else CHECKED
+    return [_row("bounds", "", reason, len(watched))]
 
 
 class Seen(NamedTuple):

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import polars as pl
+
 from detectors.finding import Recovery
 from detectors.pattern import Pattern
 from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
 from flows.records import Event
 from flows.stages.answers import collect
-from flows.stages.coverage import coverage
+from flows.stages.bounds import Watched, settle
+from flows.stages.coverage import coverage, of_bounds
 from flows.stages.past import Answers
 from flows.stages.runstate import RunState
 from flows.store import Store, Waiting
@@ -44,19 +47,20 @@ def judge(
     clock: Callable[[], float],
     live: bool = False,
     announce: Announce | None = None,
+    watched: Sequence[Watched] = (),
     rows: int = ROWS,
 ) -> Judged:
     """Judge everything that is not judged yet.
 
     `clock` gives unix seconds; with `live` the silence of a run up to now is judged too. `announce` turns transitions
-    into rows of the outbox, which are written with them.
+    into rows of the outbox, which are written with them. `watched` are the user's own bounds.
     """
     total = Judged(run)
     while True:
         found = store.waiting(run, rows)
         # only when nothing waits any more is silence silence
         heard_until = clock() if live and not len(found.rows) else None
-        done = _pass(store, run, found, playbook, heard_until, clock(), announce)
+        done = _pass(store, run, found, playbook, heard_until, clock(), announce, watched)
         total = Judged(
             run, total.samples + len(found.rows), total.transitions + done.transitions, total.messages + done.messages
         )
@@ -72,14 +76,52 @@ def _pass(
     heard_until: float | None,
     now: float,
     announce: Announce | None,
+    watched: Sequence[Watched],
 ) -> Judged:
-    """One transaction's worth of judging; without rows only silence can be found."""
-    if not len(waiting.rows) and heard_until is None:
-        return Judged(run)
+    """One transaction's worth of judging; without rows only silence, and bounds that are gone, can be found."""
     state = RunState.load(waiting.run_state)
-    found = collect(store, run, waiting, state, heard_until)
+    found = collect(store, run, waiting, state, heard_until, watched)
+    settle(found.new, state.answers, waiting.attempts, waiting.metrics, watched)
     if not len(waiting.rows) and not found.new:
         return Judged(run)
+    checked = [*coverage(waiting.metrics, found), *of_bounds(waiting.metrics, watched, state)]
+    return _save(store, run, found, waiting, state, playbook, now, announce, checked)
+
+
+def tell(
+    store: Store,
+    run: str,
+    find: Callable[[RunState], Answers],
+    playbook: Playbook,
+    *,
+    clock: Callable[[], float],
+    announce: Announce | None = None,
+) -> Judged:
+    """Put what was found outside of the detectors through the same incidents and messages, in one transaction.
+
+    `find` is given what the judge remembers of the run.
+    """
+    text = store.run_state(run)
+    state = RunState.load(text)
+    found = find(state)
+    if not found.new:
+        return Judged(run)
+    # no rows and batch 0: what waits to be judged goes on waiting
+    standing = Waiting(pl.DataFrame(), 0, store.attempts(run), store.metrics(run), store.events(run), text, {})
+    return _save(store, run, found, standing, state, playbook, clock(), announce, ())
+
+
+def _save(
+    store: Store,
+    run: str,
+    found: Answers,
+    waiting: Waiting,
+    state: RunState,
+    playbook: Playbook,
+    now: float,
+    announce: Announce | None,
+    checked: Iterable[Mapping[str, Any]],
+) -> Judged:
     before = _known(store, run, state)
     after = _folded(run, found, waiting, state, before, playbook)
     changes = transitions(before, after)
@@ -94,7 +136,7 @@ def _pass(
         findings=_finding_rows(run, after, moment),
         incidents=[incident_row(each, moment, moment) for each in [*after, *closed]],
         deliveries=messages,
-        coverage=coverage(waiting.metrics, found),
+        coverage=checked,
     )
     return Judged(run, len(waiting.rows), tuple(changes), len(messages))
 

@@ -1,10 +1,11 @@
 """What a pass goes on from and what it gives: memories, those of new attempts seeded from their parents, and answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from detectors.bounds import Bound
 from detectors.finding import Answer, Finding, NotChecked, Recovery
 from detectors.noise import CHUNK
 from detectors.series import Array
@@ -42,12 +43,16 @@ class Answers:
 
 @dataclass(frozen=True)
 class Past:
-    """What is remembered from before, or from an attempt that this pass has judged already."""
+    """What is remembered from before, or from an attempt that this pass has judged already.
+
+    `limits` are the user's own bounds by metric.
+    """
 
     store: Store
     run: str
     found: Waiting
     metrics: Roles
+    limits: Mapping[str, Sequence[Bound]]
     out: Answers
 
     def memory(self, name: str, attempt: int) -> Memory | None:
@@ -70,7 +75,8 @@ class Past:
         tails = self._tails(attempt, LOOKBACK + CHUNK, missing).each()
         for name in set(missing) & set(tails):
             role, group = self.metrics[name]
-            out[name] = seed(self.memory(name, attempt.parent), tails[name], name=name, role=role, group=group)
+            parent, bounds = self.memory(name, attempt.parent), self.limits[name]
+            out[name] = seed(parent, tails[name], name=name, role=role, group=group, bounds=bounds)
         return out
 
     def crowd(self, attempt: Attempt, names: Sequence[str]) -> Crowd:

@@ -20,6 +20,7 @@ class RunState:
     clock: dict[str, Any] | None = None  # the newest log line and the usual time between two
     evals: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> metric -> overfit
     joint: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> detector across metrics -> its state
+    bounded: bool = False  # the coverage speaks of a user's bounds
 
     @staticmethod
     def load(text: str | None) -> "RunState":
@@ -33,6 +34,7 @@ class RunState:
             raw.get("clock"),
             raw.get("evals", {}),
             raw.get("joint", {}),
+            raw.get("bounded", False),
         )
 
     def dump(self) -> str:

@@ -151,7 +151,9 @@ def answer(database: Database, sql: str, limits: Limits) -> Answer:
 
 def too_slow(limits: Limits) -> str:
     """What to say of a query that was stopped by the clock."""
-    return f"the query took more than {limits.seconds:g} s and was stopped. Narrow it, or raise --timeout."
+    return (
+        f"the query took more than {limits.seconds:g} s and was stopped. Narrow it (`watchkeeper sql` takes --timeout)."
+    )
 
 
 def too_big(limits: Limits) -> str:

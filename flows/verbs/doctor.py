@@ -1,5 +1,6 @@
 """`watchkeeper doctor`: what is configured, reachable, stale or not checked, and why. It sends and changes nothing."""
 
+import difflib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from flows.config import Config, RunSection, load_config
+from flows.config import CheckSection, Config, RunSection, load_config
 from flows.errors import WatchkeeperError
 from flows.serving import configured_api, home_beside, is_healthy, running
 from flows.telemetry import off
@@ -58,6 +59,9 @@ def examine(config: Config) -> Iterator[Finding]:
     yield from _tried("store", lambda: _store(config))
     for run in config.run:
         yield from _tried(f"run {run.label}", lambda run=run: _source(config, run))  # type: ignore[misc]
+    yield from _tried("bounds", lambda: _bounds(config))
+    for check in config.check:
+        yield from _tried(f"check {check.label}", lambda check=check: _check(config, check))  # type: ignore[misc]
     yield from _channels(config)
     yield _prefect(config)
     if config.watch.heartbeat_url is None:
@@ -124,6 +128,47 @@ def _age(config: Config, run: str) -> tuple[str, str]:
     age = time.time() - known["pulled_at"][0].replace(tzinfo=UTC).timestamp()
     state = STALE if age > max(10 * config.watch.interval, 600.0) else OK
     return state, f"up to step {last:,.15g}, new rows last came {age:,.0f} s ago"
+
+
+def _bounds(config: Config) -> Iterator[Finding]:
+    """Each bound of the user's own, and whether any metric has it."""
+    from flows.store import open_store
+    from flows.wiring import watched_bounds
+
+    known: dict[str, list[tuple[str, str]]] = {}
+    if config.bound and Path(config.store.url).exists():
+        store = open_store(config.store.url, clock=time.time, must_exist=True)
+        known = {run: store.metrics(run).select("name", "role").rows() for run in store.runs()["run"]}
+    for section in config.bound:
+        alone = config.model_copy(update={"bound": (section,)})
+        runs = {run: watched_bounds(alone, run) for run in known}
+        mine = [run for run, watched in runs.items() if watched]
+        have = [pair for run in mine for pair in known[run]]
+        hits = sum(runs[run][0].takes(*pair) for run in mine for pair in known[run])
+        what = f"bound {section.label}"
+        if not mine:
+            yield Finding(what, UNCHECKED, f"no run was pulled yet that {section.run!r} is about")
+        elif not hits:
+            wanted = section.role or section.metric or ""
+            near = difflib.get_close_matches(wanted, {pair[section.role is not None] for pair in have}, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            yield Finding(what, UNCHECKED, f"no such metric in {', '.join(mine)}{hint}")
+        else:
+            yield Finding(what, OK, f"watches {hits} metrics of {len(mine)} runs, {section.severity}")
+
+
+def _check(config: Config, check: CheckSection) -> Iterator[Finding]:
+    """What a SQL check answers now."""
+    from flows.stages.checks import ask
+    from flows.store import open_store
+    from flows.wiring import check_of
+
+    what = f"check {check.label}"
+    if not Path(config.store.url).exists():
+        yield Finding(what, UNCHECKED, "no store yet to ask; the first pass makes it")
+        return
+    store = open_store(config.store.url, clock=time.time, must_exist=True)
+    yield Finding(what, OK, f"{check.sql}: answers, {len(ask(store, check_of(check)))} rows now")
 
 
 def _channels(config: Config) -> Iterator[Finding]:

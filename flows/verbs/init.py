@@ -41,6 +41,19 @@ min_severity = "S2"
 # min_severity = "S3"
 # runs = ["*"]                # shell patterns of run names
 
+# Limits of your own, beside what the detectors find (docs/bounds.md). No planned event explains them away.
+# [[bound]]
+# role = "mfu"                # or metric = "disk/*", a name or shell pattern
+# below = 30                  # and / or above
+# samples = 20                # so many in a row (1)
+# severity = "S3"             # S0 to S4 (S2)
+# why = "ask the data team first"   # stands in the alert
+
+# SQL of your own whose rows are findings: run, metric, step, and what else docs/bounds.md names.
+# [[check]]
+# sql = "checks/behind_reference.sql"
+# severity = "S2"
+
 # What a metric is, where its name does not tell (docs/roles.md lists the roles):
 # [roles."my/custom_loss"]
 # role = "loss"

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.config import find_config, is_secret, load_config
+from flows.config import find_config, load_config
 from flows.errors import BadConfig
+from flows.values import is_secret
 
 
 def write(folder: Path, text: str) -> Path:
@@ -154,3 +155,40 @@ def test_services_are_secret_and_local_files_are_not() -> None:
     assert not is_secret("folder:alerts")
     assert not is_secret("json://127.0.0.1:8000/hook")
     assert not is_secret("mailto://127.0.0.1:2525?from=a@b.org&to=c@d.org")
+
+
+def test_a_bound_says_what_it_is_about_and_from_where_on(tmp_path: Path) -> None:
+    said = problems(
+        tmp_path,
+        '[[bound]]\nabove = 1\n[[bound]]\nrole = "mfu"\nmetric = "mfu"\nbelow = 1\n[[bound]]\nrole = "mfu"\n'
+        '[[bound]]\nrole = "mfu"\nabove = 1\nbelow = 2\n[[bound]]\nrole = "mfu"\nbelow = "low"\nsamples = 0\nseverty = "S2"\n',
+    )
+    assert said == [
+        "bound[1]: set either metric (a name or shell pattern) or role, and not both",
+        "bound[2]: set either metric (a name or shell pattern) or role, and not both",
+        "bound[3]: set above or below, or both: beyond which number is it a finding?",
+        "bound[4]: above 1 and below 2: every value would be a finding; swap them",
+        "bound[5].below: input should be a valid number, unable to parse string as a number",
+        "bound[5].samples: input should be greater than or equal to 1",
+        "bound[5].severty: no such key; did you mean severity?",
+    ]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_limit_is_a_number_that_something_can_be_beyond(tmp_path: Path, value: str) -> None:
+    assert problems(tmp_path, f'[[bound]]\nrole = "mfu"\nabove = {value}\n') == [
+        "bound[1].above: input should be a finite number"
+    ]
+
+
+def test_a_check_is_called_like_its_file_and_lies_beside_the_configuration(tmp_path: Path) -> None:
+    config = load_config(
+        write(tmp_path, '[[check]]\nsql = "checks/gap.sql"\n[[check]]\nsql = "/x/gap.sql"\nname = "two"\n')
+    )
+    assert [(each.label, each.sql) for each in config.check] == [
+        ("gap", tmp_path / "checks/gap.sql"),
+        ("two", Path("/x/gap.sql")),
+    ]
+    assert problems(tmp_path, '[[check]]\nsql = "a/gap.sql"\n[[check]]\nsql = "b/gap.sql"\n') == [
+        "two entries [[check]] are called gap; give each its own name"
+    ]

@@ -1,10 +1,13 @@
 """What must hold for any set of answers, in any order, cut anywhere."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.finding import Finding, Recovery
 from flows.incidents import fold, may_change, remembered, transitions
+from flows.incidents.incident import OWN
 from flows.playbook import load_playbook
 from flows.records import Event
 
@@ -38,8 +41,26 @@ def findings(draw):
 
 
 @st.composite
+def own_words(draw):
+    """What a user's bound or check says of the same metrics at the same steps."""
+    item = draw(findings())
+    limit = draw(st.sampled_from([1.0, 2.0]))
+    evidence = {
+        **item.evidence,
+        "bound": f"above:{limit}:1",
+        "side": "above",
+        "limit": limit,
+        "after": 3.0,
+        "why": "mine",
+    }
+    name, evidence = draw(st.sampled_from([("bounds", evidence), ("checks", item.evidence)]))
+    episode = f"above:{limit}:1@{item.onset_step:.15g}"
+    return replace(item, detector=name, episode=episode, evidence=evidence)
+
+
+@st.composite
 def sets_of_answers(draw):
-    said = draw(st.lists(findings(), max_size=14))
+    said = draw(st.lists(st.one_of(findings(), findings(), own_words()), max_size=14))
     lags = draw(st.lists(st.integers(0, 400), min_size=len(said), max_size=len(said)))
     ended = draw(st.lists(st.booleans(), min_size=len(said), max_size=len(said)))
     back = [
@@ -136,3 +157,20 @@ def test_every_incident_has_a_sentence_a_pattern_and_a_suggestion_with_its_count
         assert incident.title and "nan" not in incident.title.lower().replace("became nan", "")
         assert 0 < incident.confidence <= 1
         assert incident.suggestions and all(item.counter_evidence for item in incident.suggestions)
+
+
+@patient
+@given(sets_of_answers())
+def test_a_users_own_word_and_what_detectors_say_change_nothing_of_each_other(answers):
+    own = [item for item in answers if item.detector in OWN]
+    others = [item for item in answers if item.detector not in OWN]
+    assert sorted(map(repr, folded(answers))) == sorted([*map(repr, folded(own)), *map(repr, folded(others))])
+
+
+@patient
+@given(sets_of_answers())
+def test_a_users_own_word_is_as_severe_as_it_was_asked_for(answers):
+    for incident in folded([item for item in answers if item.detector in OWN]):
+        assert incident.severity == max(item.severity for item in incident.findings)
+        assert incident.pattern == "own_bound"
+        assert len({(item.detector, item.episode.partition("@")[0]) for item in incident.findings}) == 1
