@@ -177,6 +177,8 @@ def concerns(sign: Sign, finding: Finding) -> bool:
         return False
     if sign.detectors and finding.detector not in sign.detectors:
         return False
+    if finding.detector == "rates" and sign.kinds and not sign.detectors:
+        return False  # how often it spikes is no level of the metric
     if sign.metrics and not any(named(glob, finding.metric) for glob in sign.metrics):
         return False
     return all(within(finding.evidence.get(key), span) for key, span in (sign.evidence or {}).items())

@@ -180,3 +180,22 @@ def test_a_wider_loss_with_drops_is_the_order_of_the_data(found):
     moved = [found("level", "router_entropy", direction="down", severity=2), found("level", "token_drop", severity=2)]
     assert best(*moved, roles=roles).pattern == "router_collapse"
     assert best(*moved, found("variance", severity=2), roles=roles).pattern == "shuffle_quality"
+
+
+def test_how_often_a_loss_spikes_is_no_level_of_it(found):
+    roles = {"loss", "grad_norm", "eval_loss", "learning_rate"}
+    rate = found("level", detector="rates", lasted=5_000.0)
+    assert best(rate, roles=roles).pattern == "spike_cluster"
+    assert "loss_level_shift" not in {item.pattern for item in rank([rate], roles, (), PLAYBOOK)}
+
+
+def test_one_layer_alone_is_an_imbalance_and_all_together_a_collapse(found):
+    roles = {"router_entropy", "token_drop", "loss", "grad_norm", "learning_rate"}
+    fewer = {"direction": "down", "detector": "layers", "severity": 3}
+    assert best(found("level", "router_entropy", alone=1, **fewer), roles=roles).pattern == "single_layer_imbalance"
+    assert best(found("level", "router_entropy", alone=0, **fewer), roles=roles).pattern == "router_collapse"
+
+
+def test_a_checkpoint_that_is_late_is_no_hang(found):
+    late = found("stall", "checkpoint", detector="checkpoints", severity=3)
+    assert best(late, roles={"loss", "checkpoint"}).pattern == "checkpoint_not_advancing"

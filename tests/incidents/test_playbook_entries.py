@@ -53,6 +53,7 @@ ROLES = {
     "clipped",
     "skipped_steps",
     "link_errors",
+    "checkpoint",
     "gpu",
     "other",
 }

@@ -215,7 +215,7 @@ SCENARIOS = (
                 start - SPIKES.update_lead,
                 start + SPIKE_STEPS + 100,
                 2,
-                ("loss_spike_fast", "update_norm_precursor"),
+                ("loss_spike_fast", "update_norm_precursor", "spike_cluster"),
             )
             for start in SPIKE_STARTS
         ),
