@@ -20,6 +20,8 @@ class RunState:
     clock: dict[str, Any] | None = None  # the newest log line and the usual time between two
     evals: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> metric -> overfit
     joint: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> detector across metrics -> its state
+    seats: list[list[Any]] = field(default_factory=list)  # metrics of the first tier
+    second: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> state of the second tier
 
     @staticmethod
     def load(text: str | None) -> "RunState":
@@ -33,6 +35,8 @@ class RunState:
             raw.get("clock"),
             raw.get("evals", {}),
             raw.get("joint", {}),
+            raw.get("seats", []),
+            raw.get("second", {}),
         )
 
     def dump(self) -> str:
