@@ -20,7 +20,7 @@ KEPT = 32  # rejections remembered; to forget an older one only lowers the level
 FREEDOM = 8  # a scatter estimated from about ten residuals, and the tails of real noise
 
 
-class Test(NamedTuple):
+class Trial(NamedTuple):
     """The p-value of one metric and window; tests are taken in this order."""
 
     end: float  # step of the window's last sample
@@ -41,7 +41,7 @@ def gamma(age: int) -> float:
     return 0.07720838 * math.log(max(age, 2)) / (age * math.exp(math.sqrt(math.log(age))))
 
 
-def judged(tests: Iterable[Test], memory: Mapping[str, Any]) -> tuple[list[Verdict], dict[str, Any]]:
+def judged(tests: Iterable[Trial], memory: Mapping[str, Any]) -> tuple[list[Verdict], dict[str, Any]]:
     """Verdicts of the tests in their order, and the memory behind them.
 
     The memory is {"tests": count, "rejected": [[number of the test, step], ...]}, empty at first.

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from detectors import fdr
 from detectors.finding import Finding, Recovery
 from detectors.noise import CHUNK
@@ -87,7 +89,7 @@ def told(
     _recover([item for each in now["queue"] for item in each[3]], answers)
     queue.sort(key=lambda each: (each[0], each[1]))
     ripe = _ripe(queue, known, newest)
-    verdicts, memory = fdr.judged((fdr.Test(*each[:3]) for each in queue[:ripe]), now["memory"])
+    verdicts, memory = fdr.judged((fdr.Trial(*each[:3]) for each in queue[:ripe]), now["memory"])
     for each, verdict in zip(queue[:ripe], verdicts, strict=True):
         out += _spoken(each, verdict)
     opened = {name: items for name, items in waits.items() if items}
@@ -115,7 +117,10 @@ def _is_tested(finding: Finding) -> bool:
 
 def _item(finding: Finding, *, held: bool) -> dict[str, Any]:
     """What waits for the end of its window: the finding at S1, its p-value, whether it is over, whether it is untold."""
-    quiet = replace(finding, severity=1, evidence={**finding.evidence, "second_tier": {"severity": finding.severity}})
+    numbers = {
+        key: value.tolist() if isinstance(value, np.generic) else value for key, value in finding.evidence.items()
+    }
+    quiet = replace(finding, severity=1, evidence={**numbers, "second_tier": {"severity": finding.severity}})
     return {"finding": {**vars(quiet)}, "p": p_value(finding), "over": None, "held": held}
 
 
