@@ -18,26 +18,19 @@ EVALS, HOSTS, SIZE, EVERY = 60, 30, 1300, 40
 SCATTER = 0.002
 
 
-def a_run(moved: dict[int, float]) -> pl.DataFrame:
-    """Losses of 60 domains; each of `moved` rises by so many scatters after step 900. And 30 step times, the last slows."""
-    rng = np.random.default_rng(3)
+def a_run(shift: float) -> pl.DataFrame:
+    """Heavy-tailed losses of 60 domains, number 7 higher by `shift` scatters after step 900; 30 step times, the last slows."""
+    rng = np.random.default_rng(26)
+    losses = 2.5 * np.exp(SCATTER * rng.standard_t(3, size=(SIZE // EVERY + 1, EVALS)))
+    losses[900 // EVERY + 1 :, 7] *= np.exp(SCATTER * shift)
     rows = []
     for step in range(SIZE):
         rows.append((step, "train/loss", (2 + 3 * (step + 1) ** -0.4) * np.exp(0.01 * rng.standard_normal())))
-        rows += [
-            (
-                step,
-                f"host{k:02}/step_time",
-                np.exp(0.02 * rng.standard_normal()) * (1.3 if k == 29 and step > 800 else 1),
-            )
-            for k in range(HOSTS)
-        ]
+        for k in range(HOSTS):
+            slow = 1.3 if k == 29 and step > 800 else 1
+            rows.append((step, f"host{k:02}/step_time", slow * np.exp(0.02 * rng.standard_normal())))
         if step % EVERY == 0:
-            rows += [
-                (step, f"eval/d{k:02}/loss",
-                 2.5 * np.exp(SCATTER * (rng.standard_normal() + (moved.get(k, 0) if step > 900 else 0))))
-                for k in range(EVALS)
-            ]  # fmt: skip
+            rows += [(step, f"eval/d{k:02}/loss", losses[step // EVERY, k]) for k in range(EVALS)]
     data = [(float(s), None, n, float(v)) for s, n, v in rows]
     return pl.DataFrame(data, schema=SAMPLE_SCHEMA, orient="row")
 
@@ -56,7 +49,7 @@ def judged(frames):
 
 @pytest.fixture(scope="module")
 def one():
-    frame = a_run({7: 20.0})
+    frame = a_run(20.0)
     return frame, judged([frame])
 
 
@@ -82,10 +75,11 @@ def test_seats_are_25_and_the_train_loss_has_the_first(one):
 
 
 def test_60_that_move_by_chance_are_told_at_s1_at_most():
-    findings, _, _ = judged([a_run({k: 7.0 for k in range(EVALS)})])
-    evals = [row for row in findings if row["detector"] == "evals" and row["severity"] > 0]
-    assert len(evals) > 10
-    assert {row["severity"] for row in evals} == {1}
+    findings, _, _ = judged([a_run(0.0)])
+    asked = [row for row in findings if "second_tier" in row["evidence"]]
+    assert len(asked) == 2  # the detector itself would have called twice: of 1,980 evaluations with tails like t(3)
+    assert {row["severity"] for row in asked} == {1}
+    assert not [row for row in loud(findings) if row[0] == "evals"]
 
 
 @pytest.mark.parametrize("steps", [35, 211])
