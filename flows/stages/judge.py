@@ -94,7 +94,7 @@ def _pass(
         findings=_finding_rows(run, after, moment),
         incidents=[incident_row(each, moment, moment) for each in [*after, *closed]],
         deliveries=messages,
-        coverage=coverage(waiting.metrics, found),
+        coverage=coverage(waiting.metrics, found, [seat[3] for seat in state.seats]),
     )
     return Judged(run, len(waiting.rows), tuple(changes), len(messages))
 

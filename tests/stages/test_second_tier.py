@@ -14,21 +14,20 @@ from flows.stages.attempts import Tracker, assign
 from flows.stages.judge import judge
 from flows.store import open_store
 
-EVALS, HOSTS, SIZE, EVERY = 60, 30, 1300, 40
+EVALS, NETS, SIZE, EVERY = 60, 30, 1300, 40
 SCATTER = 0.002
 
 
 def a_run(shift: float) -> pl.DataFrame:
-    """Heavy-tailed losses of 60 domains, number 7 higher by `shift` scatters after step 900; 30 step times, the last slows."""
+    """Heavy-tailed losses of 60 domains, number 7 higher by `shift` scatters after step 900; and 30 gradient norms."""
     rng = np.random.default_rng(26)
     losses = 2.5 * np.exp(SCATTER * rng.standard_t(3, size=(SIZE // EVERY + 1, EVALS)))
     losses[900 // EVERY + 1 :, 7] *= np.exp(SCATTER * shift)
     rows = []
     for step in range(SIZE):
         rows.append((step, "train/loss", (2 + 3 * (step + 1) ** -0.4) * np.exp(0.01 * rng.standard_normal())))
-        for k in range(HOSTS):
-            slow = 1.3 if k == 29 and step > 800 else 1
-            rows.append((step, f"host{k:02}/step_time", slow * np.exp(0.02 * rng.standard_normal())))
+        for k in range(NETS):
+            rows.append((step, f"net{k:02}/grad_norm", np.exp(0.1 * rng.standard_normal())))
         if step % EVERY == 0:
             rows += [(step, f"eval/d{k:02}/loss", losses[step // EVERY, k]) for k in range(EVALS)]
     data = [(float(s), None, n, float(v)) for s, n, v in rows]
@@ -44,7 +43,8 @@ def judged(frames):
         store.append("r", rows, tracker.attempts, "c", tracker.dump(), {}, role_of)
         judge(store, "r", load_playbook, clock=lambda: 1e9)
     findings = sorted(store.findings("r"), key=lambda row: json.dumps(row, default=str))
-    return findings, store.incidents("r"), json.loads(store.run_state("r"))
+    coverage = {row[0]: row[3] for row in store.coverage("r").iter_rows()}
+    return findings, store.incidents("r"), {**json.loads(store.run_state("r")), "coverage": coverage}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,8 @@ def test_the_one_that_moved_by_20_scatters_is_told_at_s2(one):
 def test_seats_are_25_and_the_train_loss_has_the_first(one):
     _, (_, _, state) = one
     names = [seat[3] for seat in state["seats"]]
-    assert names == ["train/loss", *(f"host{k:02}/step_time" for k in range(SEATS - 1))]
+    assert names == ["train/loss", *(f"net{k:02}/grad_norm" for k in range(SEATS - 1))]
+    assert state["coverage"]["second tier"] == EVALS + NETS - SEATS + 1
 
 
 def test_60_that_move_by_chance_are_told_at_s1_at_most():
