@@ -22,6 +22,7 @@ from flows.stages.memory import Memory
 from flows.stages.metric import judge_metric
 from flows.stages.past import Answers, Past
 from flows.stages.runstate import RunState
+from flows.stages.tiers import by_tier
 from flows.store import Store, Waiting
 
 _PACED = ("loss", "grad_norm", "throughput", "step_time")  # roles that are logged at every step
@@ -79,6 +80,7 @@ def collect(
             if each.parent is not None:
                 rates = [name for name in parts if metrics[name][0] == "learning_rate"]
                 out.say(attempt, _restarted(each, past, rates, parts))
+        out.new[attempt] = by_tier(found.rows, metrics, each, out.new.get(attempt, []), state)
     _listen(found.rows, metrics, state, heard_until, out)
     return out
 

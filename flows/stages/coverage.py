@@ -1,11 +1,12 @@
 """What was and was not checked, as rows: beside every green light stands what it does not cover."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from detectors.suite import BY_ROLE, NEEDED, detectors_of
+from detectors.tiers import is_statistical
 from flows.stages.bounds import Watched
 from flows.stages.crowd import Crowd
 from flows.stages.document import CHECKED
@@ -26,8 +27,14 @@ EXPECTED = (
 )
 
 
-def coverage(metrics: pl.DataFrame, found: Answers) -> list[dict[str, Any]]:
-    """Rows (check_name, metric, reason, count) for the metrics of this pass, and for the roles that no metric has."""
+SECOND = "investigated only when the false discovery rate allows: all seats of the first tier are taken, or one of many"
+
+
+def coverage(metrics: pl.DataFrame, found: Answers, seated: Collection[str]) -> list[dict[str, Any]]:
+    """Rows (check_name, metric, reason, count) for the metrics of this pass, and for the roles that no metric has.
+
+    `seated` are the metrics of the first tier.
+    """
     have = set(metrics["role"])
     out = [_row(role, "", CHECKED if role in have else "no metric with this role", 0) for role in EXPECTED]
     roles = {
@@ -43,6 +50,10 @@ def coverage(metrics: pl.DataFrame, found: Answers) -> list[dict[str, Any]]:
             newest[crowd.names[k]] = Seen(int(crowd.calm.samples[k]), bool(crowd.live[k]), int(crowd.sentinels[k]))
     for name, seen in newest.items():
         out += _of_metric(name, roles[name], seen)
+    judged = [name for name, role, group in metrics.select("name", "role", "group_name").iter_rows()
+              if is_statistical(role, group)]  # fmt: skip
+    if second := len({*judged} - {*seated}):
+        out.append(_row("second tier", "", SECOND, second))
     if found.unreadable:
         out.append(_row("judge", "", "memories of another version were given up: judged anew", len(found.unreadable)))
     return out

@@ -84,7 +84,8 @@ def _pass(
     settle(found.new, state.answers, waiting.attempts, waiting.metrics, watched)
     if not len(waiting.rows) and not found.new:
         return Judged(run)
-    checked = [*coverage(waiting.metrics, found), *of_bounds(waiting.metrics, watched, state)]
+    seated = [seat[3] for seat in state.seats]
+    checked = [*coverage(waiting.metrics, found, seated), *of_bounds(waiting.metrics, watched, state)]
     return _save(store, run, found, waiting, state, playbook, now, announce, checked)
 
 

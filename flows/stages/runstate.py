@@ -21,6 +21,8 @@ class RunState:
     evals: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> metric -> overfit
     joint: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> detector across metrics -> its state
     bounded: bool = False  # the coverage speaks of a user's bounds
+    seats: list[list[Any]] = field(default_factory=list)  # metrics of the first tier
+    second: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> state of the second tier
 
     @staticmethod
     def load(text: str | None) -> "RunState":
@@ -35,6 +37,8 @@ class RunState:
             raw.get("evals", {}),
             raw.get("joint", {}),
             raw.get("bounded", False),
+            raw.get("seats", []),
+            raw.get("second", {}),
         )
 
     def dump(self) -> str:
