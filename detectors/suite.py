@@ -19,7 +19,7 @@ EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {
     "loss": ("divergence", "spikes", "shifts", "spread", "rates", "invariants", "silence"),
     "grad_norm": ("spikes", "direction", "invariants"),
-    "update_norm": ("spikes", "invariants"),
+    "update_norm": ("spikes", "direction", "invariants"),
     "param_norm": ("invariants", "direction"),
     "mfu": ("throughput", "invariants"),
     "throughput": ("throughput", "invariants"),
@@ -27,6 +27,11 @@ BY_ROLE: dict[str, tuple[str, ...]] = {
     "data_wait": (),
     "token_drop": ("shifts", "direction"),
     "router_entropy": ("shifts", "direction", "invariants"),
+    "router_bias": ("direction",),
+    "router_logit": ("direction",),
+    "max_logit": ("direction",),
+    "logsumexp": ("direction",),
+    "memory": ("direction",),
     "learning_rate": ("schedule",),
     "eval_loss": ("invariants", "evals"),
     "eval_score": ("evals",),
@@ -47,6 +52,7 @@ NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "para
 # detectors across metrics: the roles whose leaves they look at
 JOINT: dict[str, frozenset[str]] = {
     "groups": frozenset({"param_norm"}),
+    "shares": frozenset({"grad_norm"}),
     "layers": frozenset({"router_load", "router_entropy", "token_drop", "router_bias"}),
     "stragglers": frozenset({"step_time", "throughput", "mfu"}),
 }

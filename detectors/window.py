@@ -66,6 +66,12 @@ class Chunk:
         good = np.isfinite(self.value) & (self.value > 0)
         return np.log(np.where(good, self.value, np.nan))
 
+    @cached_property
+    def size(self) -> Array:
+        """Natural logarithm of the distance from 0; NaN where it is 0 or not finite."""
+        good = np.isfinite(self.value) & (self.value != 0)
+        return np.log(np.abs(np.where(good, self.value, np.nan)))
+
     def cadence(self, index: int) -> float:
         """Median distance of the last 16 logged steps up to a sample index; 1 at the first sample."""
         at = self.at(index)

@@ -7,13 +7,14 @@ from detectors.finding import Finding, cadence, number
 from flows.incidents.grouping import SLOW, is_slow
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
+HALF = 0.5  # of a growth: who has less does not carry it
 LOUD = ("nonfinite", "divergence", "schedule", "overfit", "level", "spike", "plateau", "trend", "stall")
 
 
 def title(findings: Sequence[Finding], resolved_step: float | None, rolled_back: bool = False) -> str:
     """The sentence of an incident; `findings` in canonical order. Missing evidence only makes it shorter."""
     main = leading(findings)
-    sentence = headline(main, resolved_step) + _company(main, findings)
+    sentence = headline(main, resolved_step) + _company(main, findings) + _carrier(main, findings)
     if rolled_back:
         return f"{sentence}; rolled back"
     long_enough = resolved_step is not None and resolved_step - main.onset_step > 8 * cadence(main)
@@ -50,6 +51,8 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
         verb = "spiked" if finding.role == "loss" else "counted"
         span = f"{number(finding, 'of_samples') or 0:,.0f}"
         return f"{name} {verb} {amount(events)} times in {span} samples {since}, {amount(usual)} times as a rule"
+    if share_of(finding) is not None:
+        return f"the gradient norm of all groups {_slope(finding)} {since}; {carries(finding)}"
     if finding.kind in SLOW:
         return f"{name} {_slow(finding)} {since}"
     sentences = {
@@ -167,7 +170,7 @@ def _company(main: Finding, findings: Sequence[Finding]) -> str:
     after = f", after the run went back to step {steps(back.onset_step)}" if back is not None else ""
     others: dict[str, Finding] = {}
     for item in sorted(findings, key=lambda item: (_place(item.role, LEADING), item.onset_step, item.metric)):
-        if item.metric not in (main.metric, ""):  # a rewind has no metric
+        if item.metric not in (main.metric, "") and share_of(item) is None:  # a rewind has no metric
             others.setdefault(item.metric, item)
     if not others:
         return after
@@ -175,6 +178,27 @@ def _company(main: Finding, findings: Sequence[Finding]) -> str:
     rest = len(others) - 1
     more = f", and {rest} other metric{'s' if rest > 1 else ''} moved with it" if rest else ""
     return f", with {first.metric}{_factor(first)}{_lead(main, first)}{more}{after}"
+
+
+def share_of(finding: Finding) -> float | None:
+    """The part of the growth of the squared norm that this leaf carries; None for other findings."""
+    return number(finding, "growth_share")
+
+
+def _carrier(main: Finding, findings: Sequence[Finding]) -> str:
+    """Which leaf carries the rise of a gradient norm, by the latest word on it."""
+    last = max(
+        (item for item in findings if share_of(item) is not None), key=lambda item: item.detected_step, default=None
+    )
+    return f"; {carries(last)}" if last is not None and last is not main and main.role == last.role else ""
+
+
+def carries(finding: Finding) -> str:
+    """ "lm_head carries 95 % of it", or over how many groups a rise is spread."""
+    share, groups = share_of(finding) or 0.0, number(finding, "groups")
+    if share < HALF and groups:
+        return f"spread over {amount(groups)} groups, {finding.metric} first with {percent(share)} of it"
+    return f"{finding.metric} carries {percent(share)} of it"
 
 
 def _factor(finding: Finding) -> str:

@@ -1,0 +1,114 @@
+"""Arithmetic of slow change on block medians: tests and slopes that autocorrelation does not fool. No verdicts.
+
+Block Mann-Kendall holds its level up to AR(1) 0.95, unlike raw or pre-whitened variants, if blocks are at least five
+autocorrelation times long; `white` tells whether they are.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from detectors.series import Array
+
+LEAST, MOST = 20, 100  # blocks in a test
+FACTORS = (1, 2, 4, 8)  # how many blocks may be taken as one
+ENDS = 5  # blocks at each end whose mean stands for it
+CLEAR = 10.0  # changes of so many residual scales are no memory
+LAG = 1.5  # of the cube root of n: lags of Newey-West errors
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A window of blocks with its Mann-Kendall p-value and Theil-Sen slope; `size` is the samples in a block."""
+
+    step: Array
+    value: Array
+    size: int
+    p: float
+    slope: float
+
+    @property
+    def change(self) -> float:
+        """What the slope amounts to over the window."""
+        return self.slope * float(self.step[-1] - self.step[0])
+
+    @property
+    def early(self) -> float:
+        """The step behind its first quarter."""
+        return float(self.step[len(self.step) // 4])
+
+
+def trends(levels: Sequence[tuple[Array, int]], seen: int, least: float = 0.0) -> Iterator[Trend]:
+    """The newest 20 to 100 blocks of each length that is at least five autocorrelation times, short ones first.
+
+    `levels` gives rows (n, 2) of step and value with the samples in each; `seen` is the number of samples so far, whose
+    first tenth is left out. Windows whose last third is within `least` of the first are passed over: most are flat.
+    """
+    for rows, unit in levels:
+        known = rows[np.isfinite(rows[:, 1])]
+        for factor in FACTORS:
+            count = min(len(known) // factor, int(seen * 0.9 / (unit * factor)), MOST)
+            if count < LEAST:
+                break
+            part = known[len(known) - count * factor :].reshape(count, factor, 2)
+            step, value = part[:, -1, 0], np.median(part[:, :, 1], axis=1)
+            third = count // 3
+            if abs(value[-third:].mean() - value[:third].mean()) >= least and white(value):
+                yield Trend(step, value, unit * factor, mann_kendall(value), theil_sen(step, value))
+
+
+@lru_cache(maxsize=MOST)
+def _bend(count: int) -> Array:
+    """Projection (count, count) that removes a parabola."""
+    x = np.vander(np.linspace(-1, 1, count), 3)
+    kept: Array = np.eye(count) - x @ np.linalg.pinv(x)
+    return kept
+
+
+def white(value: Array) -> bool:
+    """Whether blocks are long enough: what is left after a parabola has no memory from one block to the next.
+
+    Or is so small beside the change from end to end that no memory could feign it: a norm without noise is never white.
+    """
+    rest = _bend(len(value)) @ value
+    power = float(rest @ rest)
+    if power * CLEAR**2 <= len(value) * float(value[-ENDS:].mean() - value[:ENDS].mean()) ** 2:
+        return True
+    return float(rest[1:] @ rest[:-1]) / power < 2 / math.sqrt(len(value))
+
+
+def mann_kendall(value: Array) -> float:
+    """Two-sided p-value of the Mann-Kendall test (normal approximation, continuity corrected); value (n,), n >= 8."""
+    n = len(value)
+    signs = np.sign(value[None, :] - value[:, None])
+    s = float(np.triu(signs, 1).sum())
+    z = (abs(s) - 1) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    return math.erfc(max(z, 0.0) / math.sqrt(2))
+
+
+def theil_sen(step: Array, value: Array) -> float:
+    """Median of the slopes between all pairs of points."""
+    low, high = np.triu_indices(len(step), 1)
+    return float(np.median((value[high] - value[low]) / (step[high] - step[low])))
+
+
+def newey_west(step: Array, value: Array) -> tuple[float, float]:
+    """95 % interval of the slope of value on step by OLS with Newey-West errors (statsmodels, lag 1.5 n^(1/3))."""
+    from statsmodels.regression.linear_model import OLS
+
+    x = np.column_stack([np.ones(len(step)), step - step[0]])
+    fit = OLS(value, x).fit(cov_type="HAC", cov_kwds={"maxlags": int(LAG * len(step) ** (1 / 3))})
+    low, high = fit.conf_int()[1]
+    return float(low), float(high)
+
+
+def onset(step: Array, value: Array, slope: float) -> float:
+    """Where it begins: the kink of the best two-piece line (ruptures), if the piece before is flat or goes the other way."""
+    import ruptures
+
+    kinks = ruptures.Dynp(model="clinear", min_size=4, jump=1).fit(value.reshape(-1, 1)).predict(n_bkps=1)
+    before = theil_sen(step[: kinks[0]], value[: kinks[0]]) if kinks[0] >= 4 else slope
+    return float(step[kinks[0] - 1] if abs(before) < abs(slope) / 2 or before * slope < 0 else step[0])
