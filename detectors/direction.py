@@ -22,12 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from detectors.noise import BLOCK, CHUNK, block_medians
-from detectors.trends import ENDS, Trend, newey_west, onset, trends
+from detectors.noise import BLOCK, CHUNK
+from detectors.trends import ENDS, Trend, longer, newey_west, onset, trends
 from detectors.window import Chunk, Said, State
 
 DETECTOR = ("direction", 3)
-KEPT = 512  # fine blocks (16 samples) and coarse ones (256 samples) that are remembered
 P_VALUE, FADED = 1e-3, 0.05
 TWICE = 2
 RISEN = math.log(1.5)
@@ -68,17 +67,12 @@ def carry(state: State, step: float) -> State:
 
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `trend` (S1) and recoveries; evaluated when a chunk is complete."""
-    now: dict[str, Any] = {"fine": np.empty((0, 2)), "coarse": np.empty((0, 2)), "fires": 0, "over": -1.0, **state}
+    now: dict[str, Any] = {"fires": 0, "over": -1.0, **state}
     said: list[Said] = []
     value = chunk.size if chunk.role == "router_bias" else chunk.log
     for begin in range(0, len(chunk.indices) // CHUNK * CHUNK, CHUNK):
-        at = chunk.offset + begin
-        steps = chunk.step[at : at + CHUNK]
-        fine = block_medians(value[at : at + CHUNK])
-        finite = fine[np.isfinite(fine)]
-        whole = np.array([[steps[-1], np.median(finite) if len(finite) else np.nan]])
-        now["fine"] = np.concatenate([now["fine"], np.column_stack([steps[BLOCK - 1 :: BLOCK], fine])])[-KEPT:]
-        now["coarse"] = np.concatenate([now["coarse"], whole])[-KEPT:]
+        at = slice(chunk.offset + begin, chunk.offset + begin + CHUNK)
+        now |= longer(now, chunk.step[at], value[at])
         said += _evaluate(chunk, chunk.start + begin + CHUNK - 1, now)
     return said, now
 

@@ -23,11 +23,10 @@ from detectors.finding import Answer, Finding, Recovery
 from detectors.noise import BLOCK, CHUNK
 from detectors.sections import Blocks, Section
 from detectors.series import Array
-from detectors.trends import Trend, onset, trends
+from detectors.trends import KEPT, Trend, onset, trends
 
 DETECTOR = ("shares", 1)
 COLUMNS = {1: 40, 4: 40, 16: 100}  # blocks of 16 samples in a column of leaves: columns that are kept
-KEPT = 512  # blocks of the sum, of 16 and of 256 samples
 EVERY = CHUNK // BLOCK  # blocks from one evaluation to the next
 P_VALUE, FADED = 1e-3, 0.05
 EFFECT = math.log(1.10)

@@ -18,19 +18,19 @@ from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {
     "loss": ("divergence", "spikes", "shifts", "spread", "rates", "invariants", "silence"),
-    "grad_norm": ("spikes", "direction", "invariants"),
+    "grad_norm": ("spikes", "direction", "kinks", "invariants"),
     "update_norm": ("spikes", "direction", "invariants"),
-    "param_norm": ("invariants", "direction"),
+    "param_norm": ("invariants", "direction", "kinks"),
     "mfu": ("throughput", "invariants"),
     "throughput": ("throughput", "invariants"),
     "step_time": ("throughput", "invariants"),
     "data_wait": (),
     "token_drop": ("shifts", "direction"),
-    "router_entropy": ("shifts", "direction", "invariants"),
-    "router_bias": ("direction",),
+    "router_entropy": ("shifts", "direction", "kinks", "invariants"),
+    "router_bias": ("direction", "kinks"),
     "router_logit": ("direction",),
-    "max_logit": ("direction",),
-    "logsumexp": ("direction",),
+    "max_logit": ("direction", "kinks"),
+    "logsumexp": ("direction", "kinks"),
     "memory": ("direction",),
     "learning_rate": ("schedule",),
     "eval_loss": ("invariants", "evals"),
@@ -92,6 +92,7 @@ def advance(
     name: str,
     role: str,
     group: str = "",
+    events: Sequence[tuple[float, str]] = (),
 ) -> tuple[list[Said], dict[str, State], int]:
     """Judge all samples from index `start` (a multiple of CHUNK) on; `first` is the index of element 0.
 
@@ -114,6 +115,7 @@ def advance(
             name,
             role,
             group,
+            events,
         )
         after = {}
         for each in names:
@@ -136,9 +138,17 @@ def is_sentinel(role: str, value: Array) -> NDArray[np.bool_]:
 
 
 def inspect(series: Series, events: Sequence[Any] = ()) -> list[Answer]:
-    """Everything that can be said about one series, in the order in which a live watch would have said it."""
-    del events
-    said, _, _ = advance(series.step, series.value, series.seconds, 0, 0, {}, name=series.name, role=series.role)
+    """Everything that can be said about one series, in the order in which a live watch would have said it.
+
+    `events` is what was planned or done: things or mappings with a `step` and a `kind`. An event counts from its step.
+    """
+    known = [
+        (float(each["step"]), str(each["kind"])) if isinstance(each, Mapping) else (each.step, each.kind)
+        for each in events
+    ]
+    said, _, _ = advance(
+        series.step, series.value, series.seconds, 0, 0, {}, name=series.name, role=series.role, events=sorted(known)
+    )
     answers = [answer for _, answer in sorted(said, key=lambda pair: pair[0])]
     return [*answers, *not_checked(series.role, series.name, len(series))]
 

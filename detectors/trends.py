@@ -5,14 +5,16 @@ autocorrelation times long; `white` tells whether they are.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from detectors.noise import BLOCK, block_medians
 from detectors.series import Array
 
+KEPT = 800  # blocks of 16 samples, and of 256, that are remembered: a hundred of the longest made of them
 LEAST, MOST = 20, 100  # blocks in a test
 FACTORS = (1, 2, 4, 8)  # how many blocks may be taken as one
 ENDS = 5  # blocks at each end whose mean stands for it
@@ -80,6 +82,15 @@ def white(value: Array) -> bool:
     return float(rest[1:] @ rest[:-1]) / power < 2 / math.sqrt(len(value))
 
 
+def longer(rows: Mapping[str, Array], step: Array, value: Array) -> dict[str, Array]:
+    """Rows `fine` (16 samples) and `coarse` (256 samples) of step and median, with one chunk of samples more."""
+    fine = block_medians(value)
+    finite = fine[np.isfinite(fine)]
+    whole = np.array([[step[-1], np.median(finite) if len(finite) else np.nan]])
+    new = {"fine": np.column_stack([step[BLOCK - 1 :: BLOCK], fine]), "coarse": whole}
+    return {name: np.concatenate([rows.get(name, np.empty((0, 2))), part])[-KEPT:] for name, part in new.items()}
+
+
 def mann_kendall(value: Array) -> float:
     """Two-sided p-value of the Mann-Kendall test (normal approximation, continuity corrected); value (n,), n >= 8."""
     n = len(value)
@@ -95,12 +106,17 @@ def theil_sen(step: Array, value: Array) -> float:
     return float(np.median((value[high] - value[low]) / (step[high] - step[low])))
 
 
+def lags(count: int) -> int:
+    """Lags of Newey-West errors for so many points: 1.5 n^(1/3)."""
+    return int(LAG * count ** (1 / 3))
+
+
 def newey_west(step: Array, value: Array) -> tuple[float, float]:
     """95 % interval of the slope of value on step by OLS with Newey-West errors (statsmodels, lag 1.5 n^(1/3))."""
     from statsmodels.regression.linear_model import OLS
 
     x = np.column_stack([np.ones(len(step)), step - step[0]])
-    fit = OLS(value, x).fit(cov_type="HAC", cov_kwds={"maxlags": int(LAG * len(step) ** (1 / 3))})
+    fit = OLS(value, x).fit(cov_type="HAC", cov_kwds={"maxlags": lags(len(step))})
     low, high = fit.conf_int()[1]
     return float(low), float(high)
 

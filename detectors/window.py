@@ -4,7 +4,7 @@ Everything that detectors compute hangs on positions that are multiples of BLOCK
 the watch happened to run. So a chunk may be shown sample by sample, and its answers only grow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -39,6 +39,7 @@ class Chunk:
     name: str
     role: str
     group: str = ""
+    events: Sequence[tuple[float, str]] = ()  # step and kind of what was planned or done, those of later steps too
 
     @property
     def offset(self) -> int:

@@ -53,6 +53,9 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
         return f"{name} {verb} {amount(events)} times in {span} samples {since}, {amount(usual)} times as a rule"
     if share_of(finding) is not None:
         return f"the gradient norm of all groups {_slope(finding)} {since}; {carries(finding)}"
+    if (before := number(finding, "slope_before_per_10k")) is not None:
+        event = finding.evidence.get("event")
+        return f"{name} changed its slope {_slopes(finding, before)} {at}{f' ({event})' if event else ''}"
     if finding.kind in SLOW:
         return f"{name} {_slow(finding)} {since}"
     sentences = {
@@ -89,6 +92,17 @@ def _slope(finding: Finding) -> str:
     unit = next((size for size in (10_000, 1_000, 100) if span >= size / 4), 100)
     change = abs(math.expm1(min(slope * unit / 10_000, 20.0)))
     return f"{verb} {percent(change)} per {unit:,} steps"
+
+
+def _slopes(finding: Finding, before: float) -> str:
+    """ "from +5 % to +12 % per 10,000 steps"."""
+    span = finding.detected_step - finding.onset_step
+    unit = next((size for size in (10_000, 1_000, 100) if span >= size / 4), 100)
+    told = []
+    for slope in (before, number(finding, "slope_per_10k") or 0.0):
+        change = math.expm1(max(-20.0, min(slope * unit / 10_000, 20.0)))
+        told.append(f"{'-' if change < 0 else '+'}{percent(abs(change))}")
+    return f"from {told[0]} to {told[1]} per {unit:,} steps"
 
 
 def _slow(finding: Finding) -> str:

@@ -35,6 +35,7 @@ def collect(store: Store, run: str, found: Waiting, state: RunState, heard_until
     new = fresh(found.rows, lambda name: _together(*metrics[name])) if len(found.rows) else Fresh()
     past = Past(store, run, found, metrics, out)
     by_number = {each.attempt: each for each in found.attempts}
+    declared = [(each.step, each.kind) for each in found.events]
     for attempt in new.attempts:
         each = by_number[attempt]
         parts = {name: part for (number, name), part in new.alone.items() if number == attempt}
@@ -43,9 +44,10 @@ def collect(store: Store, run: str, found: Waiting, state: RunState, heard_until
         remembered: dict[Key, Line] = {
             (attempt, name): (m.step, m.value) for name, m in memories.items() if metrics[name][0] == "loss"
         }
+        events = sorted({*declared, *_restarts(by_number, attempt)})
         for name, part in parts.items():
             role, group = metrics[name]
-            said, done = judge_metric(memories[name], part, name=name, role=role, group=group)
+            said, done = judge_metric(memories[name], part, name=name, role=role, group=group, events=events)
             out.say(attempt, said)
             out.memories[name, attempt] = memories[name]
             if group and len(done):
@@ -65,6 +67,15 @@ def collect(store: Store, run: str, found: Waiting, state: RunState, heard_until
                 rates = [name for name in parts if metrics[name][0] == "learning_rate"]
                 out.say(attempt, _restarted(each, past, rates, parts))
     _listen(found.rows, metrics, state, heard_until, out)
+    return out
+
+
+def _restarts(attempts: Mapping[int, Attempt], attempt: int) -> list[tuple[float, str]]:
+    """The steps at which an attempt and those before it began: no later one, which it could not know of."""
+    out = []
+    while (each := attempts[attempt]).parent is not None:
+        out.append((each.first_step, "restart"))
+        attempt = each.parent
     return out
 
 

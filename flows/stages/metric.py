@@ -1,5 +1,7 @@
 """One metric of one attempt: new samples in, answers out, memory updated."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from detectors.finding import Answer
@@ -11,8 +13,13 @@ from flows.stages.fresh import Samples
 from flows.stages.memory import Memory
 
 
-def judge_metric(memory: Memory, new: Samples, *, name: str, role: str, group: str) -> tuple[list[Answer], Array]:
-    """Answers that the new samples make possible, in order of their sample index; and the blocks of 16 they complete."""
+def judge_metric(
+    memory: Memory, new: Samples, *, name: str, role: str, group: str, events: Sequence[tuple[float, str]] = ()
+) -> tuple[list[Answer], Array]:
+    """Answers that the new samples make possible, in order of their sample index; and the blocks of 16 they complete.
+
+    `events` are step and kind of what was planned or done in the lineage of the attempt.
+    """
     _take(memory, new, role)
     said, memory.states, memory.start = advance(
         memory.step,
@@ -24,6 +31,7 @@ def judge_metric(memory: Memory, new: Samples, *, name: str, role: str, group: s
         name=name,
         role=role,
         group=group,
+        events=events,
     )
     news = sorted((pair for pair in said if pair[0] >= memory.judged), key=lambda pair: pair[0])
     blocks = _new_blocks(memory) if group else np.empty((0, 3))

@@ -55,3 +55,9 @@ def test_the_message_gives_the_share_where_other_metrics_have_their_size(found):
     assert told.startswith(
         "grad/norm/lm_head carries 95 % of the rise of the squared norm, then grad/norm/total trend ↑"
     )
+
+
+def test_a_slope_that_changed_is_told_with_both_slopes_and_the_event(found):
+    numbers = {"slope_before_per_10k": 0.1, "slope_per_10k": -0.2, "event": "deploy"}
+    (one,) = incidents(found("trend", "grad_norm", 58_000, detected=68_000, detector="kinks", **numbers))
+    assert one.title == "grad/norm/total changed its slope from +11 % to -18 % per 10,000 steps at step 58,000 (deploy)"
