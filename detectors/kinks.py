@@ -1,12 +1,12 @@
 """Slope changes: at every known event, and at a free point. A continuous line of two pieces through block medians.
 
-Sees: at an event, 40 blocks after it against 20 to 50 before, once for each length of blocks as they fill: HAC F-test of
-the change of slope (Newey-West, lag 1.5 n^(1/3)), p < 1e-3, simulated too (statistics.md D5 of the project's notes: "did
-the slope change there" is what people ask). At a free point, the largest F over the middle 70 % of 60 to 100 blocks, p < 1e-4 by simulated critical values
-(tests/bench/sup_f.py: Andrews' table is for breaks of a level, a kink in a line has its own law). In both, the kink has
-to fit better than a parabola, and the slope to change by 5 % (a norm) in 10,000 steps and by 40 % of itself. S1 where
-the change goes the way that harms, S0 at an event where it goes the other way (marin#9149: a slope that doubled at a
-change of transport).
+Sees: at an event, 40 blocks after it against 20 to 50 before, once for each length of blocks as they fill: HAC F-test
+of the change of slope (Newey-West, lag 1.5 n^(1/3)), p < 1e-3, simulated too (statistics.md D5 of the project's notes:
+"did the slope change there" is what people ask). At a free point the largest F over the middle 70 % of 60 to 100
+blocks, p < 1e-4 by simulated critical values (tests/bench/sup_f.py: Andrews' table is for breaks of a level, a kink in
+a line has its own law). In both, the kink has to fit better than a parabola, and the slope to change by 5 % (a norm) in
+10,000 steps and by 40 % of itself. S1 where the change goes the way that harms, S0 at an event where it goes the other
+way (marin#9149: a slope that doubled at a change of transport).
 Silent: before 60 blocks that leave out the first tenth of the run; about routine events (evaluations, checkpoints).
 Fooled by: a smooth bend that is no parabola; a learning rate that changes at the same point; two kinks in a window.
 False alarms: see docs/detectors.md.

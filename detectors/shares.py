@@ -21,7 +21,7 @@ import numpy as np
 from detectors import sections
 from detectors.finding import Answer, Finding, Recovery
 from detectors.noise import BLOCK, CHUNK
-from detectors.sections import Blocks, Section
+from detectors.sections import Blocks, Leaves, Section
 from detectors.series import Array
 from detectors.trends import KEPT, Trend, onset, trends
 
@@ -45,9 +45,9 @@ def carry(state: Mapping[str, Any], step: float) -> dict[str, Any]:
     return {"section": sections.before(sections.load(state), step).dump(), "lines": lines, "levels": levels}
 
 
-def scan(new: Blocks, groups: Mapping[str, str], state: Mapping[str, Any]) -> tuple[list[Answer], dict[str, Any]]:
+def scan(new: Blocks, leaves: Leaves, state: Mapping[str, Any]) -> tuple[list[Answer], dict[str, Any]]:
     """Findings `trend` (S0) with recoveries; evaluated at every sixteenth block that all live leaves have reached."""
-    del groups
+    del leaves
     section = sections.extended(sections.load(state), new)
     lines = {"fine": np.empty((0, 2)), "coarse": np.empty((0, 2)), **state.get("lines", {})}
     levels = dict(state.get("levels", {}))

@@ -56,6 +56,8 @@ JOINT: dict[str, frozenset[str]] = {
     "layers": frozenset({"router_load", "router_entropy", "token_drop", "router_bias"}),
     "stragglers": frozenset({"step_time", "throughput", "mfu"}),
 }
+# detectors across whole-run metrics
+TOGETHER: dict[str, frozenset[str]] = {"ratelaw": frozenset({"grad_norm", "learning_rate"})}
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
 NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}

@@ -14,7 +14,9 @@ LOUD = ("nonfinite", "divergence", "schedule", "overfit", "level", "spike", "pla
 def title(findings: Sequence[Finding], resolved_step: float | None, rolled_back: bool = False) -> str:
     """The sentence of an incident; `findings` in canonical order. Missing evidence only makes it shorter."""
     main = leading(findings)
-    sentence = headline(main, resolved_step) + _company(main, findings) + _carrier(main, findings)
+    sentence = (
+        headline(main, resolved_step) + _company(main, findings) + _carrier(main, findings) + _rate(main, findings)
+    )
     if rolled_back:
         return f"{sentence}; rolled back"
     long_enough = resolved_step is not None and resolved_step - main.onset_step > 8 * cadence(main)
@@ -207,12 +209,20 @@ def _carrier(main: Finding, findings: Sequence[Finding]) -> str:
     return f"; {carries(last)}" if last is not None and last is not main and main.role == last.role else ""
 
 
+def _rate(main: Finding, findings: Sequence[Finding]) -> str:
+    """That the learning rate fell while a gradient norm rose, by the latest word on it."""
+    words = [item for item in findings if item.metric == main.metric and number(item, "cap") is not None]
+    last = max(words, key=lambda item: item.detected_step, default=None)
+    fell = number(last, "rate_fell") if last is not None and last.evidence["cap"] < 4 else None
+    return f"; the learning rate fell by {percent(fell)} meanwhile" if fell is not None else ""
+
+
 def carries(finding: Finding) -> str:
-    """ "lm_head carries 95 % of it", or over how many groups a rise is spread."""
-    share, groups = share_of(finding) or 0.0, number(finding, "groups")
+    """ "lm_head carries 95 % of the rise", or over how many groups a rise is spread."""
+    share, groups = min(share_of(finding) or 0.0, 1.0), number(finding, "groups")
     if share < HALF and groups:
-        return f"spread over {amount(groups)} groups, {finding.metric} first with {percent(share)} of it"
-    return f"{finding.metric} carries {percent(share)} of it"
+        return f"spread over {amount(groups)} groups, {finding.metric} first with {percent(share)} of the rise"
+    return f"{finding.metric} carries {percent(share)} of the rise"
 
 
 def _factor(finding: Finding) -> str:

@@ -12,7 +12,7 @@ from detectors.schedule import restarted
 from detectors.screen import screened
 from detectors.series import Array
 from detectors.silence import due_seconds, pace, silent_since
-from detectors.suite import JOINT, load_joint
+from detectors.suite import JOINT, TOGETHER, load_joint
 from flows.records import Attempt
 from flows.stages.crowd import Roles
 from flows.stages.fresh import Flat, Fresh, Key, Samples, fresh
@@ -50,7 +50,7 @@ def collect(store: Store, run: str, found: Waiting, state: RunState, heard_until
             said, done = judge_metric(memories[name], part, name=name, role=role, group=group, events=events)
             out.say(attempt, said)
             out.memories[name, attempt] = memories[name]
-            if group and len(done):
+            if len(done):
                 blocks[name] = done
         out.say(attempt, _evals(past, new.alone, remembered, metrics, each, state))
         if blocks:
@@ -134,8 +134,9 @@ def _joint(
     mine = state.joint.setdefault(str(attempt.attempt), {})
     parents = state.joint.get(str(attempt.parent), {})
     said: list[Answer] = []
-    for detector, roles in JOINT.items():
-        new = {name: rows for name, rows in blocks.items() if metrics[name][0] in roles}
+    for detector, roles in [*JOINT.items(), *TOGETHER.items()]:
+        whole = detector in TOGETHER
+        new = {n: rows for n, rows in blocks.items() if metrics[n][0] in roles and (metrics[n][1] == "") == whole}
         if not new:
             continue
         module = load_joint(detector)

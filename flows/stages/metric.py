@@ -8,7 +8,7 @@ from detectors.finding import Answer
 from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 from detectors.silence import launched
-from detectors.suite import FROM_LAUNCH, advance, carried, detectors_of, is_sentinel
+from detectors.suite import FROM_LAUNCH, TOGETHER, advance, carried, detectors_of, is_sentinel
 from flows.stages.fresh import Samples
 from flows.stages.memory import Memory
 
@@ -34,7 +34,8 @@ def judge_metric(
         events=events,
     )
     news = sorted((pair for pair in said if pair[0] >= memory.judged), key=lambda pair: pair[0])
-    blocks = _new_blocks(memory) if group else np.empty((0, 3))
+    together = group or any(role in roles for roles in TOGETHER.values())
+    blocks = _new_blocks(memory) if together else np.empty((0, 3))
     memory.judged = memory.end
     memory.forget()
     return [answer for _, answer in news], blocks
