@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from detectors.series import Array
-from detectors.trends import lags
+from detectors.trends import NORMAL_95, lags, least_squares
 
 TRIM = 0.15
 CLEAR = 10.0  # a kink of so many residual scales is no memory
@@ -84,11 +84,19 @@ def middle(step: Array) -> Array:
     return step[cut:-cut]
 
 
-def intervals(step: Array, value: Array, at: float) -> tuple[list[float], list[float]]:
-    """95 % intervals of both slopes by OLS with Newey-West errors (statsmodels)."""
-    from statsmodels.regression.linear_model import OLS
+def onset(step: Array, value: Array, slope: float) -> float:
+    """Where a trend begins: its best kink, if the piece before is flat or goes the other way; else the first step."""
+    kink = best_kink(step, value, step[3:-3])
+    return kink.at if abs(kink.before) < abs(slope) / 2 or kink.before * slope < 0 else float(step[0])
 
-    x = np.column_stack([np.ones(len(step)), step - step[0], np.maximum(step - at, 0.0)])
-    fit = OLS(value, x).fit(cov_type="HAC", cov_kwds={"maxlags": lags(len(step))})
-    before, after = fit.t_test([[0, 1, 0], [0, 1, 1]]).conf_int()
-    return [float(each) for each in before], [float(each) for each in after]
+
+def intervals(step: Array, value: Array, at: float) -> tuple[list[float], list[float]]:
+    """95 % intervals of both slopes of the line with its kink at a step, by OLS with Newey-West errors."""
+    span = float(step[-1] - step[0])
+    x = np.column_stack([np.ones(len(step)), step - step[0], np.maximum(step - at, 0.0)]) / [1.0, span, span]
+    beta, covariance = least_squares(x, value)
+    out = []
+    for weight in (np.array([0.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0])):
+        centre, half = float(weight @ beta), NORMAL_95 * math.sqrt(weight @ covariance @ weight)
+        out.append([(centre - half) / span, (centre + half) / span])
+    return out[0], out[1]

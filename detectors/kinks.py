@@ -21,7 +21,7 @@ import numpy as np
 from detectors.hinges import Kink, best_kink, intervals, middle
 from detectors.noise import BLOCK, CHUNK
 from detectors.series import Array
-from detectors.trends import FACTORS, LEAST, MOST, longer, theil_sen
+from detectors.trends import FACTORS, LEAST, MOST, grouped, longer, theil_sen
 from detectors.window import Chunk, Said, State
 
 DETECTOR = ("kinks", 1)
@@ -89,6 +89,8 @@ def _evaluate(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
     if chunk.role in RESTLESS:
         return said
     for window in _newest(levels, index, now):
+        if not _may_bend(window[1]):
+            continue
         kink = best_kink(window[0], window[1], middle(window[0]))
         if kink.white and kink.f >= F_FREE and _matters(kink, chunk.role) and _harms(kink, chunk.role):
             return said + _say(chunk, index, kink, window, now, critical=F_FREE)
@@ -101,11 +103,6 @@ def _old_enough(rows: Array, unit: int, index: int) -> Array:
     return known[max(0, len(known) - int((index + 1) * 0.9 / unit)) :]
 
 
-def _grouped(rows: Array, factor: int) -> tuple[Array, Array]:
-    part = rows.reshape(-1, factor, 2)
-    return part[:, -1, 0], np.median(part[:, :, 1], axis=1)
-
-
 def _around(levels: list[tuple[Array, int]], at: float) -> list[Window]:
     """Blocks on both sides of a step without the one that holds it, the shortest first, where there are enough."""
     out = []
@@ -115,8 +112,8 @@ def _around(levels: list[tuple[Array, int]], at: float) -> list[Window]:
             early, late = min(first // factor, BEFORE[1]), (len(rows) - first - 1) // factor
             if early < BEFORE[0] or late < AFTER:
                 break
-            before = _grouped(rows[first - early * factor : first], factor)
-            after = _grouped(rows[first + 1 : first + 1 + AFTER * factor], factor)
+            before = grouped(rows[first - early * factor : first], factor)
+            after = grouped(rows[first + 1 : first + 1 + AFTER * factor], factor)
             step, value = (np.concatenate(pair) for pair in zip(before, after, strict=True))
             out.append((step, value, unit * factor))
     return out
@@ -132,8 +129,16 @@ def _newest(levels: list[tuple[Array, int]], index: int, now: dict[str, Any]) ->
                 break
             if index - now["looked"].get(str(size), -math.inf) >= count * size / FRESH:
                 now["looked"] = {**now["looked"], str(size): index}
-                out.append((*_grouped(rows[len(rows) - count * factor :], factor), size))
+                out.append((*grouped(rows[len(rows) - count * factor :], factor), size))
     return out
+
+
+def _may_bend(value: Array) -> bool:
+    """A cheap screen: whether the means of three thirds lie on no straight line, by two of their errors."""
+    third = len(value) // 3
+    means = [float(value[k : k + third].mean()) for k in (0, (len(value) - third) // 2, len(value) - third)]
+    scale = float(np.diff(value).std()) / math.sqrt(2)
+    return abs(means[0] - 2 * means[1] + means[2]) > 2 * scale * math.sqrt(6 / third)
 
 
 def _matters(kink: Kink, role: str) -> bool:
@@ -193,7 +198,7 @@ def _ends(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
     factor = open_["size"] // unit
     if len(rows) < LEAST * factor:
         return []
-    slope = theil_sen(*_grouped(rows[-LEAST * factor :], factor))
+    slope = theil_sen(*grouped(rows[-LEAST * factor :], factor))
     back = abs(slope - open_["before"]) < abs(open_["change"]) / 2
     now["faded"] = now["faded"] + 1 if back else 0
     if now["faded"] < TWICE:

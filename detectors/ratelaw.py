@@ -20,14 +20,16 @@ from typing import Any
 import numpy as np
 
 from detectors.finding import Answer, Finding, Recovery
+from detectors.hinges import onset
 from detectors.noise import BLOCK, CHUNK
 from detectors.sections import Blocks, Leaves
 from detectors.series import Array
-from detectors.trends import KEPT, Trend, lags, mann_kendall, onset, theil_sen, trends
+from detectors.trends import KEPT, Trend, least_squares, mann_kendall, theil_sen, trends
 
 DETECTOR = ("ratelaw", 1)
 EVERY = CHUNK // BLOCK
-P_VALUE, FIT = 1e-3, 0.01
+P_VALUE = 1e-3
+FIT = 2.58  # standard errors, p = 0.01
 EFFECT, RISEN = math.log(1.10), math.log(1.5)
 FELL = 0.2
 VARIED = math.log(1.5)  # of the rate before the window
@@ -135,8 +137,6 @@ def _cap(trend: Trend, rows: Array) -> tuple[int, dict[str, Any]]:
 
 def exponent(rows: Array) -> float | None:
     """beta of norm ~ rate^-beta in [0, 1/2] from rows (n, 3) of step, log norm, log rate; None where it is not known."""
-    from statsmodels.regression.linear_model import OLS
-
     if not len(rows):
         return None
     decays = rows[int(np.argmax(rows[:, 2] >= rows[:, 2].max() - 1e-6)) :]  # warmup left out
@@ -144,5 +144,6 @@ def exponent(rows: Array) -> float | None:
         return None
     time = (decays[:, 0] - decays[0, 0]) / (decays[-1, 0] - decays[0, 0])
     x = np.column_stack([-decays[:, 2], np.ones(len(decays)), time])
-    fit = OLS(decays[:, 1], x).fit(cov_type="HAC", cov_kwds={"maxlags": lags(len(decays))})
-    return float(np.clip(fit.params[0], 0.0, MOST_BETA)) if fit.pvalues[0] < FIT else None
+    beta, covariance = least_squares(x, decays[:, 1])
+    sure = beta[0] ** 2 > FIT**2 * covariance[0, 0]
+    return float(np.clip(beta[0], 0.0, MOST_BETA)) if sure else None

@@ -20,10 +20,11 @@ import numpy as np
 
 from detectors import sections
 from detectors.finding import Answer, Finding, Recovery
+from detectors.hinges import onset
 from detectors.noise import BLOCK, CHUNK
 from detectors.sections import Blocks, Leaves, Section
 from detectors.series import Array
-from detectors.trends import KEPT, Trend, onset, trends
+from detectors.trends import KEPT, Trend, trends
 
 DETECTOR = ("shares", 1)
 COLUMNS = {1: 40, 4: 40, 16: 100}  # blocks of 16 samples in a column of leaves: columns that are kept

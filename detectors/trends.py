@@ -19,6 +19,7 @@ LEAST, MOST = 20, 100  # blocks in a test
 FACTORS = (1, 2, 4, 8)  # how many blocks may be taken as one
 ENDS = 5  # blocks at each end whose mean stands for it
 CLEAR = 10.0  # changes of so many residual scales are no memory
+NORMAL_95 = 1.959964
 LAG = 1.5  # of the cube root of n: lags of Newey-West errors
 
 
@@ -55,11 +56,19 @@ def trends(levels: Sequence[tuple[Array, int]], seen: int, least: float = 0.0) -
             count = min(len(known) // factor, int(seen * 0.9 / (unit * factor)), MOST)
             if count < LEAST:
                 break
-            part = known[len(known) - count * factor :].reshape(count, factor, 2)
-            step, value = part[:, -1, 0], np.median(part[:, :, 1], axis=1)
+            step, value = grouped(known[len(known) - count * factor :], factor)
             third = count // 3
             if abs(value[-third:].mean() - value[:third].mean()) >= least and white(value):
                 yield Trend(step, value, unit * factor, mann_kendall(value), theil_sen(step, value))
+
+
+def grouped(rows: Array, factor: int) -> tuple[Array, Array]:
+    """Steps and medians of rows (n, 2) taken `factor` (1 or even) at a time."""
+    step, value = rows[factor - 1 :: factor, 0], rows[:, 1].reshape(-1, factor)
+    if factor == 1:
+        return step, value[:, 0]
+    ordered = np.sort(value, axis=1)  # np.median costs more than all the rest of a window
+    return step, (ordered[:, factor // 2 - 1] + ordered[:, factor // 2]) / 2
 
 
 @lru_cache(maxsize=MOST)
@@ -111,20 +120,25 @@ def lags(count: int) -> int:
     return int(LAG * count ** (1 / 3))
 
 
+def least_squares(x: Array, y: Array) -> tuple[Array, Array]:
+    """Coefficients (k,) of y (n,) on x (n, k), and their covariance with Newey-West errors.
+
+    The numbers of statsmodels' OLS(y, x).fit(cov_type="HAC", cov_kwds={"maxlags": lags(n)}), whose import takes longer
+    than judging 300,000 samples.
+    """
+    bread = np.linalg.inv(x.T @ x)
+    beta = bread @ (x.T @ y)
+    score, width = x * (y - x @ beta)[:, None], lags(len(y))
+    meat = score.T @ score
+    for lag in range(1, width + 1):
+        both = score[lag:].T @ score[:-lag]
+        meat += (1 - lag / (width + 1)) * (both + both.T)
+    return beta, bread @ meat @ bread
+
+
 def newey_west(step: Array, value: Array) -> tuple[float, float]:
-    """95 % interval of the slope of value on step by OLS with Newey-West errors (statsmodels, lag 1.5 n^(1/3))."""
-    from statsmodels.regression.linear_model import OLS
-
-    x = np.column_stack([np.ones(len(step)), step - step[0]])
-    fit = OLS(value, x).fit(cov_type="HAC", cov_kwds={"maxlags": lags(len(step))})
-    low, high = fit.conf_int()[1]
-    return float(low), float(high)
-
-
-def onset(step: Array, value: Array, slope: float) -> float:
-    """Where it begins: the kink of the best two-piece line (ruptures), if the piece before is flat or goes the other way."""
-    import ruptures
-
-    kinks = ruptures.Dynp(model="clinear", min_size=4, jump=1).fit(value.reshape(-1, 1)).predict(n_bkps=1)
-    before = theil_sen(step[: kinks[0]], value[: kinks[0]]) if kinks[0] >= 4 else slope
-    return float(step[kinks[0] - 1] if abs(before) < abs(slope) / 2 or before * slope < 0 else step[0])
+    """95 % interval of the slope of value on step by OLS with Newey-West errors."""
+    span = float(step[-1] - step[0])
+    beta, covariance = least_squares(np.column_stack([np.ones(len(step)), (step - step[0]) / span]), value)
+    half = NORMAL_95 * math.sqrt(covariance[1, 1])
+    return float(beta[1] - half) / span, float(beta[1] + half) / span

@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import lfilter
 
 from detectors import Finding, Recovery, Series, inspect
-from detectors.trends import trends, white
+from detectors.trends import lags, least_squares, newey_west, trends, white
 
 
 def ar(size: int, phi: float, seed: int) -> np.ndarray:
@@ -54,7 +54,7 @@ def test_each_role_has_a_way_and_an_effect_that_asks_for_attribution(role, start
     assert bool(other) == (role == "param_norm")
 
 
-@pytest.mark.parametrize(("role", "factor"), [("max_logit", 4.0), ("router_bias", 8.0), ("grad_norm", 1.8)])
+@pytest.mark.parametrize(("role", "factor"), [("max_logit", 4.0), ("router_logit", 8.0), ("grad_norm", 1.8)])
 def test_what_goes_on_asks_for_a_look(role, factor):
     ramp = np.log(factor) * np.clip((np.arange(12_000) - 2_000) / 9_000, 0, 1)
     noise = 0.01 * np.random.default_rng(0).standard_normal(12_000)
@@ -88,3 +88,18 @@ def test_windows_leave_out_the_first_tenth_and_hold_at_most_a_hundred_blocks():
     assert {(each.size, len(each.step)) for each in found} <= {(16, 100), (32, 100), (64, 100), (128, 57)}
     assert all(each.step[-1] == 511 for each in found)
     assert list(trends(((rows[:21], 16),), seen=21 * 16)) == []
+
+
+def test_newey_west_errors_are_those_of_statsmodels():
+    from statsmodels.regression.linear_model import OLS
+
+    rng = np.random.default_rng(0)
+    step = np.cumsum(rng.integers(1, 4, 60)).astype(float)
+    value = 0.01 * step + ar(60, 0.5, 1)
+    x = np.column_stack([np.ones(60), step, np.maximum(step - 50, 0)])
+    fit = OLS(value, x).fit(cov_type="HAC", cov_kwds={"maxlags": lags(60)})
+    beta, covariance = least_squares(x, value)
+    assert beta == pytest.approx(fit.params)
+    assert covariance == pytest.approx(fit.cov_params())
+    line = OLS(value, x[:, :2]).fit(cov_type="HAC", cov_kwds={"maxlags": lags(60)})
+    assert newey_west(step, value) == pytest.approx(tuple(line.conf_int()[1]))
