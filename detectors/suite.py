@@ -18,15 +18,20 @@ from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {
     "loss": ("divergence", "spikes", "shifts", "spread", "rates", "invariants", "silence"),
-    "grad_norm": ("spikes", "direction", "invariants"),
-    "update_norm": ("spikes", "invariants"),
-    "param_norm": ("invariants", "direction"),
+    "grad_norm": ("spikes", "direction", "kinks", "invariants"),
+    "update_norm": ("spikes", "direction", "invariants"),
+    "param_norm": ("invariants", "direction", "kinks"),
     "mfu": ("throughput", "invariants"),
     "throughput": ("throughput", "invariants"),
     "step_time": ("throughput", "invariants"),
     "data_wait": (),
     "token_drop": ("shifts", "direction"),
-    "router_entropy": ("shifts", "direction", "invariants"),
+    "router_entropy": ("shifts", "direction", "kinks", "invariants"),
+    "router_bias": ("direction", "kinks"),
+    "router_logit": ("direction",),
+    "max_logit": ("direction", "kinks"),
+    "logsumexp": ("direction", "kinks"),
+    "memory": ("direction",),
     "learning_rate": ("schedule",),
     "eval_loss": ("invariants", "evals"),
     "eval_score": ("evals",),
@@ -47,9 +52,12 @@ NEVER_NEGATIVE = frozenset({"mfu", "throughput", "step_time", "grad_norm", "para
 # detectors across metrics: the roles whose leaves they look at
 JOINT: dict[str, frozenset[str]] = {
     "groups": frozenset({"param_norm"}),
+    "shares": frozenset({"grad_norm"}),
     "layers": frozenset({"router_load", "router_entropy", "token_drop", "router_bias"}),
     "stragglers": frozenset({"step_time", "throughput", "mfu"}),
 }
+# detectors across whole-run metrics
+TOGETHER: dict[str, frozenset[str]] = {"ratelaw": frozenset({"grad_norm", "learning_rate"})}
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
 NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}
@@ -86,6 +94,7 @@ def advance(
     name: str,
     role: str,
     group: str = "",
+    events: Sequence[tuple[float, str]] = (),
 ) -> tuple[list[Said], dict[str, State], int]:
     """Judge all samples from index `start` (a multiple of CHUNK) on; `first` is the index of element 0.
 
@@ -108,6 +117,7 @@ def advance(
             name,
             role,
             group,
+            events,
         )
         after = {}
         for each in names:
@@ -130,9 +140,17 @@ def is_sentinel(role: str, value: Array) -> NDArray[np.bool_]:
 
 
 def inspect(series: Series, events: Sequence[Any] = ()) -> list[Answer]:
-    """Everything that can be said about one series, in the order in which a live watch would have said it."""
-    del events
-    said, _, _ = advance(series.step, series.value, series.seconds, 0, 0, {}, name=series.name, role=series.role)
+    """Everything that can be said about one series, in the order in which a live watch would have said it.
+
+    `events` is what was planned or done: things or mappings with a `step` and a `kind`. An event counts from its step.
+    """
+    known = [
+        (float(each["step"]), str(each["kind"])) if isinstance(each, Mapping) else (each.step, each.kind)
+        for each in events
+    ]
+    said, _, _ = advance(
+        series.step, series.value, series.seconds, 0, 0, {}, name=series.name, role=series.role, events=sorted(known)
+    )
     answers = [answer for _, answer in sorted(said, key=lambda pair: pair[0])]
     return [*answers, *not_checked(series.role, series.name, len(series))]
 

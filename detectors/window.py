@@ -4,7 +4,7 @@ Everything that detectors compute hangs on positions that are multiples of BLOCK
 the watch happened to run. So a chunk may be shown sample by sample, and its answers only grow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -39,6 +39,7 @@ class Chunk:
     name: str
     role: str
     group: str = ""
+    events: Sequence[tuple[float, str]] = ()  # step and kind of what was planned or done, those of later steps too
 
     @property
     def offset(self) -> int:
@@ -65,6 +66,12 @@ class Chunk:
         """Natural logarithm of the values; NaN where they are not positive and finite."""
         good = np.isfinite(self.value) & (self.value > 0)
         return np.log(np.where(good, self.value, np.nan))
+
+    @cached_property
+    def size(self) -> Array:
+        """Natural logarithm of the distance from 0; NaN where it is 0 or not finite."""
+        good = np.isfinite(self.value) & (self.value != 0)
+        return np.log(np.abs(np.where(good, self.value, np.nan)))
 
     def cadence(self, index: int) -> float:
         """Median distance of the last 16 logged steps up to a sample index; 1 at the first sample."""

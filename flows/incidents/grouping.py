@@ -221,7 +221,7 @@ def distance(known: Group, finding: Finding) -> float | None:
     makes a loss scatter (batch size, order of the data) moves other metrics at the same time.
     """
     mine = known.by_metric.get(finding.metric)
-    other = mine[-1] if mine else known.anchor
+    other = mine[-1] if mine else _nearest(known, finding)
     kinds = {finding.kind, other.kind}
     if is_slow(finding) != is_slow(other) and (not mine or "spike" in kinds) and kinds != {"variance", "level"}:
         return None
@@ -231,6 +231,14 @@ def distance(known: Group, finding: Finding) -> float | None:
             return None
     gap = abs(finding.onset_step - other.onset_step)
     return gap if gap <= window(finding, other) else None
+
+
+def _nearest(known: Group, finding: Finding) -> Finding:
+    """The first finding of the incident; for a slow annotation, which chains nothing, the nearest slow one of its role."""
+    if finding.severity or not is_slow(finding):
+        return known.anchor
+    like = [item for item in known.findings if item.role == finding.role and is_slow(item)]
+    return min(like, key=lambda item: abs(item.onset_step - finding.onset_step), default=known.anchor)
 
 
 def is_aftermath(known: Group, finding: Finding) -> bool:

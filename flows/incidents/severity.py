@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from detectors.finding import Finding, cadence
+from detectors.finding import Finding, cadence, number
 from detectors.pattern import Pattern, explains, matches
 from flows.incidents.grouping import CATASTROPHIC, NEAR, is_sharp, samples_out, settle, window
 from flows.incidents.incident import OWN
@@ -73,11 +73,12 @@ def rule(findings: Sequence[Finding]) -> int:
     """Severity 0..4 of findings that nothing explains.
 
     A lone one-sample loss spike is S1; two of three samples, or loss and gradient norm together, at least S2;
-    gradient-norm spikes alone never more than S1; S3 and S4 as the detectors say. A user's own word is not bounded.
+    gradient-norm spikes alone never more than S1; S3 and S4 as the detectors say. A gradient norm that rises while the
+    learning rate falls is as loud as the law of that rate leaves it. A user's own word is not bounded.
     """
-    highest = max(finding.severity for finding in findings)
     if all(finding.detector in OWN for finding in findings):
-        return highest
+        return max(finding.severity for finding in findings)
+    highest = max(_heard(finding, findings) for finding in findings)
     if all(item.kind == "spike" and item.role == "grad_norm" for item in findings):
         return min(highest, 1)
     losses = [item for item in findings if item.kind == "spike" and item.role == "loss"]
@@ -85,6 +86,15 @@ def rule(findings: Sequence[Finding]) -> int:
         return max(highest, 2)
     spikes = all(item.kind == "spike" and item.role in ("loss", "grad_norm") for item in findings)
     return min(highest, 1) if spikes and highest <= 2 else highest
+
+
+def _heard(finding: Finding, findings: Sequence[Finding]) -> int:
+    """The severity of a finding, for a trend no more than the latest word on the learning rate allows."""
+    if finding.kind != "trend":
+        return finding.severity
+    words = [item for item in findings if item.metric == finding.metric and number(item, "cap") is not None]
+    latest = max(words, key=lambda item: item.detected_step, default=None)
+    return min(finding.severity, int(latest.evidence["cap"])) if latest is not None else finding.severity
 
 
 def _lasts(losses: Sequence[Finding]) -> bool:

@@ -8,13 +8,16 @@ from flows.incidents.grouping import SLOW, is_slow
 from flows.incidents.incident import OWN
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
+HALF = 0.5  # of a growth: who has less does not carry it
 LOUD = ("nonfinite", "divergence", "schedule", "overfit", "level", "spike", "plateau", "trend", "stall")
 
 
 def title(findings: Sequence[Finding], resolved_step: float | None, rolled_back: bool = False) -> str:
     """The sentence of an incident; `findings` in canonical order. Missing evidence only makes it shorter."""
     main = leading(findings)
-    sentence = headline(main, resolved_step) + _company(main, findings)
+    sentence = (
+        headline(main, resolved_step) + _company(main, findings) + _carrier(main, findings) + _rate(main, findings)
+    )
     if rolled_back:
         return f"{sentence}; rolled back"
     if resolved_step is not None and "removed" in findings[-1].evidence:
@@ -42,7 +45,7 @@ def _place(name: str, order: Sequence[str]) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def headline(finding: Finding, resolved_step: float | None = None) -> str:
+def headline(finding: Finding, resolved_step: float | None = None) -> str:  # noqa: PLR0911  # one sentence a sort
     """What one finding says: "train/loss jumped from 3.41 to 24.8 at step 165,504 and stayed for 90 samples"."""
     name, at = finding.metric or "the run", f"at step {steps(finding.onset_step)}"
     since = f"since step {steps(finding.onset_step)}"
@@ -55,8 +58,10 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
         verb = "spiked" if finding.role == "loss" else "counted"
         span = f"{number(finding, 'of_samples') or 0:,.0f}"
         return f"{name} {verb} {amount(events)} times in {span} samples {since}, {amount(usual)} times as a rule"
+    if share_of(finding) is not None:
+        return f"the gradient norm of all groups {_slope(finding)} {since}; {carries(finding)}"
     if finding.kind in SLOW:
-        return f"{name} {_slow(finding)} {since}"
+        return f"{name} {_slopes(finding) or f'{_slow(finding)} {since}'}"
     sentences = {
         "nonfinite": f"became {_nonfinite(finding.evidence.get('value', finding.evidence.get('after')))} {at}",
         "rewind": f"went back to step {steps(finding.onset_step)}",
@@ -104,6 +109,21 @@ def _slope(finding: Finding) -> str:
     unit = next((size for size in (10_000, 1_000, 100) if span >= size / 4), 100)
     change = abs(math.expm1(min(slope * unit / 10_000, 20.0)))
     return f"{verb} {percent(change)} per {unit:,} steps"
+
+
+def _slopes(finding: Finding) -> str:
+    """ "changed its slope from +5 % to +12 % per 10,000 steps at step 81,716 (deploy)"; nothing for other findings."""
+    before, event = number(finding, "slope_before_per_10k"), finding.evidence.get("event")
+    if before is None:
+        return ""
+    span = finding.detected_step - finding.onset_step
+    unit = next((size for size in (10_000, 1_000, 100) if span >= size / 4), 100)
+    told = []
+    for slope in (before, number(finding, "slope_per_10k") or 0.0):
+        change = math.expm1(max(-20.0, min(slope * unit / 10_000, 20.0)))
+        told.append(f"{'-' if change < 0 else '+'}{percent(abs(change))}")
+    why = f" ({event})" if event else ""
+    return f"changed its slope from {told[0]} to {told[1]} per {unit:,} steps at step {steps(finding.onset_step)}{why}"
 
 
 def _slow(finding: Finding) -> str:
@@ -185,7 +205,7 @@ def _company(main: Finding, findings: Sequence[Finding]) -> str:
     after = f", after the run went back to step {steps(back.onset_step)}" if back is not None else ""
     others: dict[str, Finding] = {}
     for item in sorted(findings, key=lambda item: (_place(item.role, LEADING), item.onset_step, item.metric)):
-        if item.metric not in (main.metric, ""):  # a rewind has no metric
+        if item.metric not in (main.metric, "") and share_of(item) is None:  # a rewind has no metric
             others.setdefault(item.metric, item)
     if not others:
         return after
@@ -193,6 +213,35 @@ def _company(main: Finding, findings: Sequence[Finding]) -> str:
     rest = len(others) - 1
     more = f", and {rest} other metric{'s' if rest > 1 else ''} moved with it" if rest else ""
     return f", with {first.metric}{_factor(first)}{_lead(main, first)}{more}{after}"
+
+
+def share_of(finding: Finding) -> float | None:
+    """The part of the growth of the squared norm that this leaf carries; None for other findings."""
+    return number(finding, "growth_share")
+
+
+def _carrier(main: Finding, findings: Sequence[Finding]) -> str:
+    """Which leaf carries the rise of a gradient norm, by the latest word on it."""
+    last = max(
+        (item for item in findings if share_of(item) is not None), key=lambda item: item.detected_step, default=None
+    )
+    return f"; {carries(last)}" if last is not None and last is not main and main.role == last.role else ""
+
+
+def _rate(main: Finding, findings: Sequence[Finding]) -> str:
+    """That the learning rate fell while a gradient norm rose, by the latest word on it."""
+    words = [item for item in findings if item.metric == main.metric and number(item, "cap") is not None]
+    last = max(words, key=lambda item: item.detected_step, default=None)
+    fell = number(last, "rate_fell") if last is not None and last.evidence["cap"] < 4 else None
+    return f"; the learning rate fell by {percent(fell)} meanwhile" if fell is not None else ""
+
+
+def carries(finding: Finding) -> str:
+    """ "lm_head carries 95 % of the rise", or over how many groups a rise is spread."""
+    share, groups = min(share_of(finding) or 0.0, 1.0), number(finding, "groups")
+    if share < HALF and groups:
+        return f"spread over {amount(groups)} groups, {finding.metric} first with {percent(share)} of the rise"
+    return f"{finding.metric} carries {percent(share)} of the rise"
 
 
 def _factor(finding: Finding) -> str:

@@ -82,6 +82,9 @@ def movement(finding: FindingDoc, lead: float = 0.0) -> str:
     size = magnitude(value, finding.get("unit", ""))
     arrow = {"up": "↑", "down": "↓"}.get(towards, "")
     after = f" (+{step(lead)} steps)" if lead else ""
+    share = finding.get("evidence", {}).get("growth_share")
+    if isinstance(share, int | float):
+        return f"carries {number(100 * min(share, 1.0), 3)} % of the rise of the squared norm{after}"
     return " ".join(part for part in (finding["kind"], arrow, size + after) if part)
 
 

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from detectors import bounds as own
 from detectors import stopped
 from detectors.finding import Answer, Finding, Recovery
 from detectors.schedule import restarted
 from detectors.screen import screened
 from detectors.series import Array
 from detectors.silence import due_seconds, pace, silent_since
-from detectors.suite import JOINT, load_joint
+from detectors.suite import JOINT, TOGETHER, is_sentinel, load_joint
 from flows.records import Attempt
 from flows.stages.bounds import Watched, bounds_of
 from flows.stages.crowd import Roles
@@ -38,7 +39,7 @@ def collect(
 ) -> Answers:
     """Judge the rows, attempt by attempt; `state` goes on. `heard_until` (unix seconds) lets silence be judged.
 
-    `watched` are the user's own bounds; a metric that has one is judged by itself.
+    `watched` are the user's own bounds.
     """
     out = Answers()
     metrics: Roles = dict(
@@ -47,23 +48,28 @@ def collect(
     limits = {name: bounds_of(watched, name, role) for name, (role, _) in metrics.items()}
     new = Fresh()
     if len(found.rows):
-        new = fresh(found.rows, lambda name: not limits[name] and _together(*metrics[name]))
+        new = fresh(found.rows, lambda name: _together(*metrics[name]))
     past = Past(store, run, found, metrics, limits, out)
     by_number = {each.attempt: each for each in found.attempts}
+    declared = [(each.step, each.kind) for each in found.events]
     for attempt in new.attempts:
         each = by_number[attempt]
         parts = {name: part for (number, name), part in new.alone.items() if number == attempt}
         blocks = _together_judged(new.together.get(attempt), each, past, out)
+        out.say(attempt, _bounded(new.together.get(attempt), each, past, state))
         memories = past.memories(each, list(parts))
         remembered: dict[Key, Line] = {
             (attempt, name): (m.step, m.value) for name, m in memories.items() if metrics[name][0] == "loss"
         }
+        events = sorted({*declared, *_restarts(by_number, attempt)})
         for name, part in parts.items():
             role, group = metrics[name]
-            said, done = judge_metric(memories[name], part, name=name, role=role, group=group, bounds=limits[name])
+            said, done = judge_metric(
+                memories[name], part, name=name, role=role, group=group, bounds=limits[name], events=events
+            )
             out.say(attempt, said)
             out.memories[name, attempt] = memories[name]
-            if group and len(done):
+            if len(done):
                 blocks[name] = done
         out.say(attempt, _evals(past, new.alone, remembered, metrics, each, state))
         if blocks:
@@ -85,6 +91,15 @@ def collect(
     return out
 
 
+def _restarts(attempts: Mapping[int, Attempt], attempt: int) -> list[tuple[float, str]]:
+    """The steps at which an attempt and those before it began: no later one, which it could not know of."""
+    out = []
+    while (each := attempts[attempt]).parent is not None:
+        out.append((each.first_step, "restart"))
+        attempt = each.parent
+    return out
+
+
 def _together(role: str, group: str) -> bool:
     """Whether a metric is one of the crowd; a learning rate is not, since a restart is compared with more of it."""
     return role != "learning_rate" and screened(role, group)
@@ -98,6 +113,24 @@ def _together_judged(new: Flat | None, attempt: Attempt, past: Past, out: Answer
     said, blocks = crowd.advance(new, past.metrics)
     out.say(attempt.attempt, said)
     return blocks
+
+
+def _bounded(new: Flat | None, attempt: Attempt, past: Past, state: RunState) -> list[Answer]:
+    """The user's bounds on metrics of the crowd, beside it: a bound must not change what the detectors know of them."""
+    names = [] if new is None else [name for name in new.names if past.limits[name]]
+    if new is None or not names:
+        return []
+    mine = state.joint.setdefault(str(attempt.attempt), {}).setdefault("bounds", {})
+    parents = state.joint.get(str(attempt.parent), {}).get("bounds", {})
+    samples = dict(new.each())
+    said: list[Answer] = []
+    for name in names:
+        role, part = past.metrics[name][0], samples[name]
+        real = ~is_sentinel(role, part.value)
+        before = mine.get(name) or own.carry(parents.get(name, {}), attempt.first_step)
+        found, mine[name] = own.scan(part.step[real], part.value[real], before, past.limits[name], name=name, role=role)
+        said += found
+    return said
 
 
 def _evals(
@@ -140,8 +173,9 @@ def _joint(
     mine = state.joint.setdefault(str(attempt.attempt), {})
     parents = state.joint.get(str(attempt.parent), {})
     said: list[Answer] = []
-    for detector, roles in JOINT.items():
-        new = {name: rows for name, rows in blocks.items() if metrics[name][0] in roles}
+    for detector, roles in [*JOINT.items(), *TOGETHER.items()]:
+        whole = detector in TOGETHER
+        new = {n: rows for n, rows in blocks.items() if metrics[n][0] in roles and (metrics[n][1] == "") == whole}
         if not new:
             continue
         module = load_joint(detector)

@@ -9,17 +9,25 @@ from detectors.finding import Answer, Finding, Recovery
 from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 from detectors.silence import launched
-from detectors.suite import FROM_LAUNCH, advance, carried, detectors_of, is_sentinel
+from detectors.suite import FROM_LAUNCH, TOGETHER, advance, carried, detectors_of, is_sentinel
 from flows.stages.fresh import Samples
 from flows.stages.memory import Memory
 
 
 def judge_metric(
-    memory: Memory, new: Samples, *, name: str, role: str, group: str, bounds: Sequence[own.Bound] = ()
+    memory: Memory,
+    new: Samples,
+    *,
+    name: str,
+    role: str,
+    group: str,
+    bounds: Sequence[own.Bound] = (),
+    events: Sequence[tuple[float, str]] = (),
 ) -> tuple[list[Answer], Array]:
     """Answers that the new samples make possible, in order of their sample index; and the blocks of 16 they complete.
 
-    What the user's `bounds` say stands behind the others.
+    `events` are step and kind of what was planned or done in the lineage of the attempt. What the user's `bounds` say
+    stands behind the others.
     """
     known = len(memory.step)
     _take(memory, new, role)
@@ -37,9 +45,11 @@ def judge_metric(
         name=name,
         role=role,
         group=group,
+        events=events,
     )
     news = sorted((pair for pair in said if pair[0] >= memory.judged), key=lambda pair: pair[0])
-    blocks = _new_blocks(memory) if group else np.empty((0, 3))
+    together = group or any(role in roles for roles in TOGETHER.values())
+    blocks = _new_blocks(memory) if together else np.empty((0, 3))
     memory.judged = memory.end
     memory.forget()
     if bounds:

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors import Finding, NotChecked, Recovery, Series, groups, inspect
-from detectors.direction import mann_kendall, newey_west, theil_sen
 from detectors.groups import scan as scan_groups
 from detectors.overfit import Anchor
 from detectors.overfit import scan as scan_evals
 from detectors.schedule import restarted
 from detectors.silence import silent_since
 from detectors.suite import is_sentinel
+from detectors.trends import mann_kendall, newey_west, theil_sen
 
 
 def said(role, value, seconds=None):
