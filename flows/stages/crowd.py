@@ -135,7 +135,7 @@ class Crowd:
     def _measured(self, new: Flat, roles: Roles) -> Flat:
         """Without the values that are no measurement."""
         counts = np.diff(new.starts)
-        signed = np.repeat(np.array([roles[name][0] in NEVER_NEGATIVE for name in new.names]), counts)
+        signed = np.repeat(np.array([roles[name][0] in NEVER_NEGATIVE for name in new.names], bool), counts)
         passed = signed & (new.samples.value < 0)
         if not passed.any():
             return new

@@ -173,3 +173,9 @@ def test_rows_are_sorted_by_attempt_and_metric_and_keep_their_order():
     assert {name: part.value.tolist() for name, part in found.together[0].each().items()} == {"b": [2.0], "c": [5.0]}
     assert {name: part.value.tolist() for name, part in found.together[1].each().items()} == {"b": [4.0]}
     assert flat(rows.filter(pl.col("attempt") == 2)).names == []
+
+
+def test_an_attempt_that_nothing_stands_before_is_seeded_with_nothing():
+    crowd = Crowd()
+    crowd.seed(Crowd(), Flat([], np.array([0]), Samples(*(np.empty(0) for _ in Samples._fields))), ROLES)
+    assert crowd.calm.samples.tolist() == []
