@@ -90,7 +90,7 @@ def rule(findings: Sequence[Finding]) -> int:
 
 def _heard(finding: Finding, findings: Sequence[Finding]) -> int:
     """The severity of a finding, for a trend no more than the latest word on the learning rate allows."""
-    if finding.kind != "trend":
+    if finding.kind != "trend" or finding.detector in OWN:
         return finding.severity
     words = [item for item in findings if item.metric == finding.metric and number(item, "cap") is not None]
     latest = max(words, key=lambda item: item.detected_step, default=None)

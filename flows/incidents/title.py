@@ -45,7 +45,7 @@ def _place(name: str, order: Sequence[str]) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def headline(finding: Finding, resolved_step: float | None = None) -> str:  # noqa: PLR0911  # one sentence a sort
+def headline(finding: Finding, resolved_step: float | None = None) -> str:
     """What one finding says: "train/loss jumped from 3.41 to 24.8 at step 165,504 and stayed for 90 samples"."""
     name, at = finding.metric or "the run", f"at step {steps(finding.onset_step)}"
     since = f"since step {steps(finding.onset_step)}"
@@ -58,10 +58,8 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:  # no
         verb = "spiked" if finding.role == "loss" else "counted"
         span = f"{number(finding, 'of_samples') or 0:,.0f}"
         return f"{name} {verb} {amount(events)} times in {span} samples {since}, {amount(usual)} times as a rule"
-    if share_of(finding) is not None:
-        return f"the gradient norm of all groups {_slope(finding)} {since}; {carries(finding)}"
     if finding.kind in SLOW:
-        return f"{name} {_slopes(finding) or f'{_slow(finding)} {since}'}"
+        return _slowly(finding, name, since)
     sentences = {
         "nonfinite": f"became {_nonfinite(finding.evidence.get('value', finding.evidence.get('after')))} {at}",
         "rewind": f"went back to step {steps(finding.onset_step)}",
@@ -109,6 +107,12 @@ def _slope(finding: Finding) -> str:
     unit = next((size for size in (10_000, 1_000, 100) if span >= size / 4), 100)
     change = abs(math.expm1(min(slope * unit / 10_000, 20.0)))
     return f"{verb} {percent(change)} per {unit:,} steps"
+
+
+def _slowly(finding: Finding, name: str, since: str) -> str:
+    if share_of(finding) is not None:
+        return f"the gradient norm of all groups {_slope(finding)} {since}; {carries(finding)}"
+    return f"{name} {_slopes(finding) or f'{_slow(finding)} {since}'}"
 
 
 def _slopes(finding: Finding) -> str:

@@ -21,6 +21,7 @@ from detectors.suite import BY_ROLE, EVERY, JOINT, LEAF, NEEDED
 HERE = Path(__file__).parent
 ALSO = {  # judged by the stages themselves: two metrics, a whole run, or what a user asks for
     "overfit": "each eval loss with the training loss",
+    "ratelaw": "each whole-run gradient norm with the learning rate",
     "stopped": "every whole-run metric of a core role, with the loss",
     "bounds": "any metric that a [bound](bounds.md) names",
 }
