@@ -52,7 +52,7 @@ GATES = {
     # 1.5 standard deviations of a batch of 11,000 sequences are 0.25 % (0.178 over the root of their number)
     "loss": Gate(0.002, 2, 0, at_once=0.005),
     "token_drop": Gate(0.02, 2, 0, plain=0.01),
-    "router_entropy": Gate(0.005, 0, 2, at_once=math.inf),
+    "router_entropy": Gate(0.006, 0, 2, at_once=math.inf),
 }
 
 
