@@ -28,7 +28,7 @@ SPEED = frozenset({"mfu", "throughput", "step_time"})
 # to inject slow-downs into
 SHARED = frozenset({"runs/capacity_cut", "runs/healthy", "runs/lr_hot_resume", "runs/router_collapse"})
 OPEN = ("open log", "large batch")
-MADE_STEPS = 12_000  # of a made base: room for a drift in 10,000 steps
+MADE_STEPS = 13_000  # of a made base: room for a drift in 10,000 steps
 LEAVES = 3  # of each role: layers and leaves that are kept beside the whole-run metrics
 LEAST_ROWS = 1_200
 LOOK = 512  # samples before a place from which the noise there is taken
