@@ -71,10 +71,9 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     now: dict[str, Any] = {"fires": 0, "over": -1.0, **state}
     said: list[Said] = []
     value = chunk.size if chunk.role == "router_bias" else chunk.log
-    for begin in range(0, len(chunk.indices) // CHUNK * CHUNK, CHUNK):
-        at = slice(chunk.offset + begin, chunk.offset + begin + CHUNK)
+    for at, index in chunk.wholes():
         now |= longer(now, chunk.step[at], value[at])
-        said += _evaluate(chunk, chunk.start + begin + CHUNK - 1, now)
+        said += _evaluate(chunk, index, now)
     return said, now
 
 

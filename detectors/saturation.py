@@ -30,12 +30,12 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `level` (S1, S2) and recoveries, when a chunk is complete."""
     now: dict[str, Any] = {"was_low": False, "high": 0, "episode": None, **state}
     said: list[Said] = []
-    for begin in range(0, len(chunk.indices) // CHUNK * CHUNK, CHUNK):
-        values = chunk.value[chunk.offset + begin : chunk.offset + begin + CHUNK]
+    for at, index in chunk.wholes():
+        values = chunk.value[at]
         values = values[np.isfinite(values)]
         if len(values) <= CHUNK // 2 or values.max() > 1 or values.min() < 0:
             continue
-        said += _judge(chunk, chunk.start + begin + CHUNK - 1, float(values.mean()), now)
+        said += _judge(chunk, index, float(values.mean()), now)
     return said, now
 
 

@@ -121,19 +121,14 @@ def lags(count: int) -> int:
 
 
 def least_squares(x: Array, y: Array) -> tuple[Array, Array]:
-    """Coefficients (k,) of y (n,) on x (n, k), and their covariance with Newey-West errors.
+    """Coefficients (k,) of y (n,) on x (n, k), and their covariance with Newey-West errors, by statsmodels.
 
-    The numbers of statsmodels' OLS(y, x).fit(cov_type="HAC", cov_kwds={"maxlags": lags(n)}), whose import takes longer
-    than judging 300,000 samples.
+    Only of what is told: its import takes longer than judging 300,000 samples.
     """
-    bread = np.linalg.inv(x.T @ x)
-    beta = bread @ (x.T @ y)
-    score, width = x * (y - x @ beta)[:, None], lags(len(y))
-    meat = score.T @ score
-    for lag in range(1, width + 1):
-        both = score[lag:].T @ score[:-lag]
-        meat += (1 - lag / (width + 1)) * (both + both.T)
-    return beta, bread @ meat @ bread
+    from statsmodels.regression.linear_model import OLS
+
+    fit = OLS(y, x).fit(cov_type="HAC", cov_kwds={"maxlags": lags(len(y))})
+    return np.asarray(fit.params), np.asarray(fit.cov_params())
 
 
 def newey_west(step: Array, value: Array) -> tuple[float, float]:

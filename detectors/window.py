@@ -4,7 +4,7 @@ Everything that detectors compute hangs on positions that are multiples of BLOCK
 the watch happened to run. So a chunk may be shown sample by sample, and its answers only grow.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -55,6 +55,11 @@ class Chunk:
     def indices(self) -> range:
         """Sample indices that may be spoken about."""
         return range(self.start, self.end)
+
+    def wholes(self) -> Iterator[tuple[slice, int]]:
+        """Of each whole CHUNK that may be spoken about, its place in the arrays and its last sample index."""
+        for begin in range(self.offset, self.offset + len(self.indices) // CHUNK * CHUNK, CHUNK):
+            yield slice(begin, begin + CHUNK), self.first + begin + CHUNK - 1
 
     @cached_property
     def expected(self) -> Expectation:
