@@ -276,4 +276,5 @@ def _watch_itself(house: _House) -> None:
     looked = {each.owner for each in report.outcomes if not each.skipped} | {"store"}
     path = store_file.with_name(f"{store_file.name}.watch.json")
     work = partial(selfcheck.tell, path, troubles, looked, house.channels, house.clock())
-    report.attempt("watch", "self-check", work)
+    _, failed = report.attempt("watch", "self-check", work) or (0, {})
+    report.outcomes += [Outcome(f"channel {name}", "self-check", error=error) for name, error in failed.items()]

@@ -78,8 +78,9 @@ class Smtp:
         html = as_html(outgoing.message, images=outgoing.chart is not None)
         mail.add_alternative(html, subtype="html")
         if outgoing.chart is not None:
-            page = mail.get_payload()[-1]  # type: ignore[index]  # a multipart's payload is its list of parts
-            page.add_related(  # type: ignore[union-attr]
+            page = mail.get_body(("html",))
+            assert page is not None  # it was added above
+            page.add_related(
                 outgoing.chart, "image", "png", cid=f"<{outgoing.chart_name}>", filename=outgoing.chart_name
             )
         return mail

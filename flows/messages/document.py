@@ -5,7 +5,7 @@ Reading this shape, and no inner class, keeps the pages of `check`, `demo` and a
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
 
@@ -116,18 +116,23 @@ def incident_doc(row: Mapping[str, Any], findings: Iterable[Mapping[str, Any]] =
     ]
     for entry in history:
         entry["severity"] = SEVERITIES[severity_number(entry["severity"])]
-    kept = [{**finding, "evidence": _decoded(finding.get("evidence"), {})} for finding in findings]
-    document: dict[str, Any] = {
+    # a row of the store has the document's keys for its columns
+    kept = [cast(FindingDoc, {**each, "evidence": _decoded(each.get("evidence"), {})}) for each in findings]
+    return {
         "id": row.get("incident_id", row.get("id")),
         "severity": SEVERITIES[severity_number(row["severity"])],
         "severity_history": history,
         "findings": sorted(kept, key=lambda f: (f["onset_step"], f["detected_step"], f["metric"], f["detector"])),
         "hypotheses": _decoded(row.get("hypotheses")),
         "suggestions": _decoded(row.get("suggestions")),
+        "status": row["status"],
+        "title": row["title"],
+        "pattern": row["pattern"],
+        "confidence": row["confidence"],
+        "onset_step": row["onset_step"],
+        "detected_step": row["detected_step"],
+        "resolved_step": row["resolved_step"],
     }
-    for key in ("status", "title", "pattern", "confidence", "onset_step", "detected_step", "resolved_step"):
-        document[key] = row.get(key)
-    return document  # type: ignore[return-value]  # the keys are the TypedDict's, filled in a loop
 
 
 def _decoded(value: Any, empty: Any = ()) -> Any:

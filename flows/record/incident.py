@@ -70,11 +70,10 @@ def _hypotheses(ranked: Sequence[HypothesisDoc]) -> str:
 def _hypothesis(each: HypothesisDoc) -> str:
     name = text(each.get("title") or each.get("pattern", ""), 120)
     lines = [f"<b>{name}</b> (score {number(each.get('score', 0.0), 2)})"]
-    for label, said in (("For", "matched"), ("Against", "contradicted"), ("Not logged", "missing")):
-        if each.get(said):
-            lines.append(f'<span class="quiet">{label}: {_joined(each[said])}</span>')  # type: ignore[literal-required]
-    if each.get("apart"):
-        lines.append(f'<span class="quiet">Tell apart: {text(each["apart"]["by"], 300)}</span>')  # type: ignore[index]
+    reasons = (("For", each.get("matched")), ("Against", each.get("contradicted")), ("Not logged", each.get("missing")))
+    lines += [f'<span class="quiet">{label}: {_joined(said)}</span>' for label, said in reasons if said]
+    if apart := each.get("apart"):
+        lines.append(f'<span class="quiet">Tell apart: {text(apart["by"], 300)}</span>')
     return f"<li>{'<br>'.join(lines)}</li>"
 
 

@@ -20,7 +20,7 @@ from flows.sources.streams import blocks
 
 FILE_NAME = "trainer_state.json"
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
-_BETWEEN = re.compile(r"[\s,]*")
+_ENTRY = re.compile(r"[^\s,]")
 _CHECKPOINT = re.compile(r"checkpoint-\d{1,18}")
 _START = re.compile(r"\ufeff?\s*\[")
 
@@ -121,9 +121,10 @@ def _entries(path: Path) -> Iterator[tuple[str, Any]]:
         raise refuse(path, "no log_history in it", "give the trainer_state.json of a Hugging Face Trainer")
     decoder, at = json.JSONDecoder(), found.end()
     while True:
-        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches the empty text too
-        if at >= len(text) or text[at] == "]":
+        found = _ENTRY.search(text, at)
+        if found is None or found[0] == "]":
             return
+        at = found.start()
         try:
             entry, end = decoder.raw_decode(text, at)
         except RecursionError:

@@ -235,7 +235,7 @@ def _listen(rows: pl.DataFrame, metrics: Roles, state: RunState, heard_until: fl
                 }
     state.clock = newest
     if state.silent is not None and len(rows):
-        first = float(rows["step"].min())  # type: ignore[arg-type]
+        first = float(rows["step"].to_numpy().min())
         out.say(
             state.silent["attempt"],
             [Recovery("silence", state.silent["metric"], state.silent["episode"], max(first, state.silent["step"]))],

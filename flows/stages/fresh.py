@@ -55,7 +55,7 @@ class Fresh:
 def fresh(rows: pl.DataFrame, together: Callable[[str], bool]) -> Fresh:
     """Sort out rows (attempt, name as an Enum, step, value, seconds); `together` says which metrics are screened."""
     found = Fresh()
-    known = rows["name"].dtype.categories.to_list()  # type: ignore[attr-defined]
+    known = _names(rows)
     apart = np.array([0 if together(name) else len(known) for name in known], dtype=np.int64)
     attempts = rows["attempt"].unique().sort()
     for attempt in attempts:
@@ -76,10 +76,17 @@ def fresh(rows: pl.DataFrame, together: Callable[[str], bool]) -> Fresh:
 
 def flat(rows: pl.DataFrame) -> Flat:
     """Rows (name as an Enum, step, value, seconds) by metric."""
-    known = rows["name"].dtype.categories.to_list()  # type: ignore[attr-defined]
+    known = _names(rows)
     order, starts = _sorted(rows["name"].to_physical().to_numpy().astype(np.int64))
     names = [known[code] for code in rows["name"].to_physical().gather(order[starts[:-1]])]
     return Flat(names, starts, samples_of(rows).at(order))
+
+
+def _names(rows: pl.DataFrame) -> list[str]:
+    """The categories of the column `name`: what its physical values count."""
+    kind = rows.schema["name"]
+    assert isinstance(kind, pl.Enum)
+    return kind.categories.to_list()
 
 
 def samples_of(rows: pl.DataFrame) -> Samples:

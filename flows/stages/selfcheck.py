@@ -114,24 +114,29 @@ def save(path: Path, memory: Memory) -> None:
 
 def tell(
     path: Path, troubles: Sequence[Trouble], looked_at: Iterable[str], channels: Mapping[str, Channel], now: float
-) -> int:
-    """Observe a pass and send what is due to every channel but the one it is about; returns how many notices got out.
+) -> tuple[int, dict[str, Exception]]:
+    """Observe a pass and send what is due to every channel but the one it is about.
 
-    A notice that no channel takes stays due. Without channels nothing is due: the report has it all.
+    Returns how many notices got out, and by channel the last error of those that did not take theirs. A notice that no
+    channel takes stays due. Without channels nothing is due: the report has it all.
     """
     before = load(path)
     memory, notices = observe(before, troubles, looked_at, now)
-    out = 0
+    out, failed = 0, dict[str, Exception]()
     for notice in notices if channels else ():
-        if _sent(notice, {n: c for n, c in channels.items() if owner(notice.key) != f"channel {n}"}, now):
+        others = {n: c for n, c in channels.items() if owner(notice.key) != f"channel {n}"}
+        errors = _send(notice, others, now)
+        failed |= errors
+        if len(errors) < len(others):
             memory = told(memory, notice, now)
             out += 1
     if memory != before:
         save(path, memory)
-    return out
+    return out, failed
 
 
-def _sent(notice: Notice, channels: Mapping[str, Channel], now: float) -> bool:
+def _send(notice: Notice, channels: Mapping[str, Channel], now: float) -> dict[str, Exception]:
+    """To each channel, whatever became of the one before; the errors by channel."""
     thread = f"monitor-{notice.key}-{notice.since:.0f}"
     message = monitor_message(
         notice.what,
@@ -142,11 +147,10 @@ def _sent(notice: Notice, channels: Mapping[str, Channel], now: float) -> bool:
         thread=thread,
     )
     identity = message_id(f"{thread}-{notice.what}" + (f"-{now:.0f}" if notice.what == "still" else ""))
-    reached = False
-    for channel in channels.values():
+    errors: dict[str, Exception] = {}
+    for name, channel in channels.items():
         try:
             channel.send(Outgoing(message, identity, thread_id(thread)))
-            reached = True
-        except Exception:  # noqa: BLE001  # a broken channel is told of by its own key; the others must still hear
-            continue
-    return reached
+        except Exception as error:  # noqa: BLE001  # whatever a service raises, the others must still hear
+            errors[name] = error
+    return errors

@@ -97,11 +97,18 @@ class Listening:
 def test_a_notice_that_reaches_nobody_stays_due(tmp_path: Path) -> None:
     channel = Listening("c", deaf=True)
     path = tmp_path / "memory.json"
-    assert tell(path, [GONE], ["run a"], {"c": channel}, 0.0) == 0
+    out, failed = tell(path, [GONE], ["run a"], {"c": channel}, 0.0)
+    assert (out, str(failed["c"])) == (0, "deaf")
     channel.deaf = False
-    assert tell(path, [GONE], ["run a"], {"c": channel}, 60.0) == 1
-    assert tell(path, [GONE], ["run a"], {"c": channel}, 120.0) == 0
+    assert tell(path, [GONE], ["run a"], {"c": channel}, 60.0) == (1, {})
+    assert tell(path, [GONE], ["run a"], {"c": channel}, 120.0) == (0, {})
     assert channel.titles == ["watchkeeper: monitor stale: run a"]
+
+
+def test_a_channel_that_takes_no_notice_is_named_and_the_others_hear(tmp_path: Path) -> None:
+    deaf, well = Listening("deaf", deaf=True), Listening("well")
+    out, failed = tell(tmp_path / "m.json", [GONE], ["run a"], {"deaf": deaf, "well": well}, 0.0)
+    assert (out, list(failed), well.titles) == (1, ["deaf"], ["watchkeeper: monitor stale: run a"])
 
 
 def test_a_broken_channel_is_told_of_through_the_others(tmp_path: Path) -> None:
