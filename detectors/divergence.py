@@ -5,7 +5,9 @@ median of three, so that one lucky sample sets no record). It needs no noise mod
 hence it covers the first minutes of a run, resets of the weights, and explosions. S3; S4 when 25 samples later it is
 still there and not falling.
 Silent: where the loss is not positive, where the rise is under 2 % of the first loss (a loss near zero doubles by
-noise), and where it is within four times the scatter of the sixteen samples before.
+noise), and where it is within four times the scatter of the sixteen samples before. A declared change of the data
+(`data_mix`, `sequence_length`) begins a new best, as the first sample of a run does: the level it brings is the change's
+doing, twice that level is not.
 Fooled by: a task whose loss is reset on purpose (a curriculum): declare the event.
 False alarms: 0 on the healthy recorded runs. Units: log ratio to the best.
 """
@@ -19,12 +21,13 @@ from detectors.noise import BLOCK, NORMAL_MAD, block_medians
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("divergence", 1)
+DETECTOR = ("divergence", 2)
 FACTOR = 2.0
 BACK = math.sqrt(2.0)  # hysteresis: below this multiple of the best ...
 CALM = 10  # ... for so many samples ends the episode
 VERDICT = 25  # samples after which it must be falling ...
 FALLING = 0.9  # ... to below this share of where it stood
+RESETS = frozenset({"data_mix", "sequence_length"})  # events after which another loss is another task's
 
 
 def carry(state: State, step: float) -> State:
@@ -55,19 +58,30 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
 def _bars(chunk: Chunk, best: float) -> tuple[Array, float]:
     """The best level that each new sample is held against, and the best at the end of the last whole block.
 
-    Levels are block medians (a lucky sample sets no record); in the first two blocks medians of three, up to two samples
-    back, so that a pair cannot lower its own bar.
+    Levels are block medians (a lucky sample sets no record); in the first two blocks of a run or of other data medians of
+    three, up to two samples back, so that a pair cannot lower its own bar.
     """
-    rows = -(-len(chunk.indices) // BLOCK)
+    size, turns = len(chunk.indices), _turns(chunk)
     medians = block_medians(chunk.value[chunk.offset :])
-    known = np.where(np.isfinite(medians), medians, np.inf)
-    levels = np.minimum.accumulate(np.concatenate([[best], known]))
-    bars = np.repeat(levels[:rows], BLOCK)[: len(chunk.indices)]
-    if chunk.start == 0:
-        middle = _middle(chunk.value[: 2 * BLOCK])
-        young = np.concatenate([[np.inf, np.inf], np.minimum.accumulate(middle)])[: min(2 * BLOCK, len(bars))]
-        bars[: len(young)] = young
+    levels = np.concatenate([[best], np.where(np.isfinite(medians), medians, np.inf)])
+    # behind each turn only blocks that lie wholly behind it count
+    firsts = [first for turn in turns if 0 <= (first := -(-turn // BLOCK)) < len(levels)]
+    levels[firsts] = np.inf
+    levels = np.concatenate([np.minimum.accumulate(part) for part in np.split(levels, firsts)])
+    bars = np.repeat(levels[: -(-size // BLOCK)], BLOCK)[:size]
+    for turn in turns:
+        middle = _middle(chunk.value[turn + chunk.offset :][: 2 * BLOCK])
+        young = np.concatenate([[np.inf, np.inf], np.minimum.accumulate(middle)])
+        low, high = max(turn, 0), min(turn + 2 * BLOCK, size)
+        bars[low:high] = young[low - turn : high - turn]
     return bars, float(levels[-1])
+
+
+def _turns(chunk: Chunk) -> list[int]:
+    """Where, from the chunk's first sample on, a level is new: at the start of the run and at each change of the data."""
+    at = [int(np.searchsorted(chunk.step, step)) - chunk.offset for step, kind in chunk.events if kind in RESETS]
+    start = [0] if chunk.start == 0 else []
+    return sorted({*start, *(turn for turn in at if -2 * BLOCK < turn < len(chunk.indices))})
 
 
 def _middle(values: Array) -> Array:

@@ -1,11 +1,12 @@
 """Level shifts that stay: loss, token drops, router entropy.
 
-Sees: a two-sided CUSUM (k = 0.75, h = 12, residuals clipped at 4) of the residual against the log-log baseline of
+Sees: a two-sided CUSUM (k = 0.75, h = 11, residuals clipped at 4) of the residual against the log-log baseline of
 detectors/noise.py, divided by the long-run standard deviation. On an alarm the baseline is frozen for 1,024 samples,
 else it would swallow the new level and the incident would end by itself. Four block medians in a row that rise by 5 %
 in all after the alarm are a divergence (S3), an entropy that falls a tenth is a collapse (S3; pattern P45).
 Silent: before 20 blocks of five autocorrelation times; on changes under the effect gate of the role; on a loss that
-is only falling more slowly than its trend (it must stand above where it was).
+is only falling more slowly than its trend (it must stand above where it was). For 1,024 samples after a declared change
+of batch, length or data the noise counts as no less than it was before: what slow part the new one has is not known yet.
 Fooled by: an announced change of data, batch or capacity (declare the event); a baseline that starts in a fast bend.
 False alarms: see docs/detectors.md. Units: log ratio (arcsine root for fractions).
 """
@@ -15,12 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detectors.noise import BLOCK, CHUNK, GAP, WINDOW, Expectation, block_medians, enough, expect, log_step
+from detectors.onset import change_point
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("shifts", 1)
+DETECTOR = ("shifts", 2)
 K, H, CLIP = 0.75, 11.0, 4.0
 FROZEN = 1024  # samples for which an alarm holds the baseline
 CONFIRM = 8  # samples beyond the onset; fewer are an excursion
@@ -31,6 +34,7 @@ LASTS = 64  # samples after which a small shift, or a dip of the routing, is no 
 APART = 64  # samples between two clean windows that end an episode
 RUNS = 8.0  # scales of a block mean by which four blocks rise that run away: with 4, one in five long watches saw it in noise
 COLLAPSED = math.log(0.9)  # an entropy a tenth below its baseline
+OTHER_NOISE = frozenset({"batch_size", "sequence_length", "data_mix"})  # events after which the scatter is another
 YOUNG = 544  # samples before routing is judged: it finds its balance first
 
 
@@ -99,10 +103,11 @@ def _scaled(chunk: Chunk) -> tuple[Array, Expectation]:
     return values, expect(values, chunk.step, chunk.offset, zeros=True)
 
 
-def _standard(values: Array, base: Expectation, part: slice, longrun: Array) -> Array:
-    """Residuals in long-run standard deviations, clipped; 0 where nothing is known."""
+def _standard(values: Array, base: Expectation, part: slice, longrun: Array, least: Array) -> Array:
+    """Residuals in long-run standard deviations (no less than `least`), clipped; 0 where nothing is known."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        sigma = np.sqrt(base.scale[part] ** 2 * longrun + base.spread[part] ** 2)
+        noise = np.maximum(base.scale[part] * np.sqrt(longrun), least)
+        sigma = np.sqrt(noise**2 + base.spread[part] ** 2)
         z = (values - base.mean[part]) / np.where(sigma > 0, sigma, np.nan)
     return np.clip(np.nan_to_num(z, nan=0.0, posinf=0.0, neginf=0.0), -CLIP, CLIP)
 
@@ -113,8 +118,9 @@ def _sums(chunk: Chunk, values: Array, base: Expectation, part: slice, now: dict
     if len(now["ratios"]) >= 2:
         longrun = np.full(len(longrun), float(np.median(now["ratios"])))
     longrun = np.clip(longrun, 1.0, MOST)  # one window alone knows it to 60 %: bounded after the median
-    z = _standard(values[chunk.offset + part.start : chunk.offset + part.stop], base, part, longrun)
     index = chunk.start + np.arange(part.start, part.stop)
+    least = _noise_before(chunk, index, base.scale[part] * np.sqrt(longrun), now)
+    z = _standard(values[chunk.offset + part.start : chunk.offset + part.stop], base, part, longrun, least)
     z[~enough(index, longrun) | (index < max(now.get("deaf_until", 0), 0 if chunk.role == "loss" else YOUNG))] = 0.0
     crossings: list[tuple[int, int, float]] = []
     for side, sign in (("up", 1.0), ("down", -1.0)):
@@ -130,6 +136,18 @@ def _sums(chunk: Chunk, values: Array, base: Expectation, part: slice, now: dict
         if found:
             return found + _watches(chunk, values, part, now)
     return []
+
+
+def _noise_before(chunk: Chunk, index: NDArray[np.int64], noise: Array, now: dict[str, Any]) -> Array:
+    """For each sample the noise before the newest declared change behind it, for FROZEN samples; else 0."""
+    until, least = now.get("noise_before", (0, 0.0))
+    out = np.where(index < until, least, 0.0)
+    for step, kind in chunk.events:
+        at = int(np.searchsorted(chunk.step, step)) + chunk.first - int(index[0])
+        if kind in OTHER_NOISE and 0 <= at < len(index) and np.isfinite(noise[at]):
+            now["noise_before"] = (int(index[at]) + FROZEN, float(noise[at]))
+            out[at:] = noise[at]
+    return out
 
 
 def _last_zero(carried: float, walk: Array, level: Array, start: int, since: int) -> Array:
@@ -194,23 +212,6 @@ def _moves(chunk: Chunk, values: Array, base: Expectation, k: int, first: int, s
         lately = float(np.nanmedian(values[max(first - WINDOW * BLOCK, 0) : first]))
         moved = sign * min(sign * moved, sign * (float(np.nanmedian(after)) - lately))
     return sign * shift >= gate.effect and sign * moved >= 0.5 * sign * shift and plain >= gate.plain
-
-
-def change_point(rest: Array, variance: float) -> int | None:
-    """Where the residuals change level: the best single split by ruptures, if it pays three times log n of `variance`.
-
-    `variance` is the long-run one, so that autocorrelation does not buy a change (PELT with a white penalty reports 571
-    changes in 100,000 samples of AR(1) 0.8).
-    """
-    import ruptures
-
-    seen = np.flatnonzero(np.isfinite(rest))
-    if len(seen) < 6:
-        return None
-    algorithm = ruptures.KernelCPD(kernel="linear", min_size=2).fit(rest[seen].reshape(-1, 1))
-    split = int(algorithm.predict(n_bkps=1)[0])
-    gain = algorithm.cost.sum_of_costs([len(seen)]) - algorithm.cost.sum_of_costs([split, len(seen)])
-    return int(seen[split]) if gain > 3 * math.log(len(seen)) * variance else None
 
 
 def _say(chunk: Chunk, index: int, now: dict[str, Any], kind: str, shift: float, after: float) -> Said:

@@ -164,8 +164,8 @@ def stall(base: Base, at: int, amplitude: float, rng: np.random.Generator) -> Ch
     """One step takes `amplitude` minutes more, and the clock with it."""
     del rng
     t, seconds = since(base, at), base.values(base.clock)
-    usual = float(np.median(np.diff(seconds)))
-    lost = np.where(t == 0, usual / (usual + 60 * amplitude), 1.0)
+    own = np.diff(seconds, prepend=seconds[0])
+    lost = np.where((t == 0) & (own > 0), own / (own + 60 * amplitude), 1.0)
     return Change(slowed(base, lost))
 
 

@@ -49,14 +49,19 @@ def counted(role, rng, step, a, b, value):
 
 
 def judged_in(cuts: list[int], series: tuple[np.ndarray, np.ndarray, np.ndarray], role: str) -> list[str]:
-    """What is said when the samples arrive up to each cut, through the memory's bytes."""
+    """What is said when the samples arrive up to each cut, through the memory's bytes; other data began midway."""
     memory, out, before = Memory(), [], 0
+    events = [
+        (float(series[0][len(series[0]) // 2]), "data_mix"),
+        (float(series[0][len(series[0]) // 3]), "batch_size"),
+    ]
     for cut in [*cuts, len(series[0])]:
         memory = Memory.load(memory.dump())
         memory.take(*(part[before:cut] for part in series))
         said, memory.states, memory.start = advance(
-            memory.step, memory.value, memory.seconds, memory.first, memory.start, memory.states, name="m", role=role
-        )
+            memory.step, memory.value, memory.seconds, memory.first, memory.start, memory.states, name="m", role=role,
+            events=events,
+        )  # fmt: skip
         out += [repr(pair) for pair in sorted(said, key=lambda pair: pair[0]) if pair[0] >= memory.judged]
         memory.judged, before = memory.end, cut
         memory.forget()

@@ -11,9 +11,9 @@ def loss(size=2000, noise=0.01, seed=0):
     return step, (1.7 + 8 * step**-0.35) * np.exp(noise * np.random.default_rng(seed).standard_normal(size))
 
 
-def said(value, step=None, role="loss", **rest):
+def said(value, step=None, role="loss", events=(), **rest):
     step = np.arange(1, len(value) + 1, dtype=float) if step is None else step
-    answers = inspect(Series(step, value, role=role, **rest))
+    answers = inspect(Series(step, value, role=role, **rest), events)
     return [a for a in answers if isinstance(a, Finding)], [a for a in answers if isinstance(a, Recovery)]
 
 
@@ -31,6 +31,26 @@ def test_a_loss_that_doubles_and_stays_is_a_page_at_its_second_sample():
     assert (first.severity, first.onset_step, first.detected_step) == (3, 1501, 1502)
     assert first.evidence["before"] == pytest.approx(2.3, rel=0.05)
     assert max(f.severity for f in findings) == 4  # 25 samples later it is still there
+
+
+@pytest.mark.parametrize("at", [5, 255, 256, 263, 1500])
+def test_other_data_that_was_declared_begins_a_new_best(at):
+    step, value = loss()
+    value[at:] *= 3
+    declared = [{"kind": "data_mix", "step": float(step[at])}]
+    assert [f for f in said(value, step, events=declared)[0] if f.kind == "divergence"] == []
+    assert [f for f in said(value, step)[0] if f.kind == "divergence"] != []
+
+
+@pytest.mark.parametrize("later", [3, 40, 400])
+def test_what_blows_up_after_a_declared_change_is_still_told(later):
+    step, value = loss()
+    value[1500:] *= 1.2
+    value[1500 + later :] *= 10
+    (first, *_) = [
+        f for f in said(value, step, events=[{"kind": "data_mix", "step": 1501.0}])[0] if f.kind == "divergence"
+    ]
+    assert (first.severity, first.onset_step, first.detected_step) == (3, 1501 + later, 1502 + later)
 
 
 def test_divergence_needs_no_history():
