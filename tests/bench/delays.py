@@ -64,18 +64,24 @@ def said(detector: Detector, value: Array, role: str, onset: int, kinds: tuple[s
 
 @contextmanager
 def crossings() -> Iterator[list[int]]:
-    """The sample indices at which the sums of the shift detector were over their threshold."""
-    original, seen = shifts._alarm, []
+    """The sample indices at which the sums of the shift and spread detectors were over their thresholds."""
+    alarm, sums, seen = shifts._alarm, spread._sums, []
 
-    def noted(chunk: Chunk, values: Any, base: Any, k: int, *rest: Any) -> Any:
+    def shifted(chunk: Chunk, values: Any, base: Any, k: int, *rest: Any) -> Any:
         seen.append(chunk.start + k)
-        return original(chunk, values, base, k, *rest)
+        return alarm(chunk, values, base, k, *rest)
 
-    shifts._alarm = noted  # type: ignore[assignment]
+    def widened(chunk: Chunk, index: int, wide: Any, away: Any, line: Any, now: dict[str, Any]) -> Any:
+        out = sums(chunk, index, wide, away, line, now)
+        if out or now["plain"] > spread.PLAIN_H or now["up"] > spread.H:
+            seen.append(index)
+        return out
+
+    shifts._alarm, spread._sums = shifted, widened  # type: ignore[assignment]
     try:
         yield seen
     finally:
-        shifts._alarm = original
+        shifts._alarm, spread._sums = alarm, sums
 
 
 Row = tuple[str, float | None, float | None, float | None, float]  # change; reference, crossing, said; share found
@@ -123,9 +129,11 @@ def wider(ratio: float) -> Callable[[np.random.Generator, int], tuple[int | None
         noise = rng.standard_normal(onset + AFTER)
         noise[onset:] *= ratio
         value = (1.7 + 8 * np.arange(1.0, len(noise) + 1) ** -0.35) * np.exp(0.006 * noise)
-        after = said(spread, value, "loss", onset, ("variance",))  # type: ignore[arg-type]
+        with crossings() as seen:
+            after = said(spread, value, "loss", onset, ("variance",))  # type: ignore[arg-type]
+        crossed = [index - onset + 1 for index in seen if index >= onset]
         likelihood = noise[onset:] ** 2 * (1 - 1 / ratio**2) / 2 - math.log(ratio)
-        return tuned(likelihood, 0.0, math.log(ARL)), after, after
+        return tuned(likelihood, 0.0, math.log(ARL)), min(crossed, default=None), after
 
     return one
 
