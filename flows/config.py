@@ -52,14 +52,54 @@ class RoleSection(_Section):
     group: str | None = None
 
 
-class RunSection(_Section):
-    """One thing to watch: a file or folder, or a URL."""
+class SegmentSection(_Section):
+    """One source run of a logical run, with its first and last valid step, and the segment that it goes on from."""
 
     source: str = Field(min_length=1)
+    name: str = ""
+    first: float | None = Field(default=None, allow_inf_nan=False)
+    last: float | None = Field(default=None, allow_inf_nan=False)
+    parent: str = ""
+    reason: str = "segment"
+    written: str = Field(default="", exclude=True)
+
+    @property
+    def label(self) -> str:
+        """Its name, or the source as it stands in the file."""
+        return self.name or self.written or self.source
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "SegmentSection":
+        if self.first is not None and self.last is not None and self.last < self.first:
+            raise ValueError(f"last {self.last:g} lies before first {self.first:g}; swap them")
+        return self
+
+
+class RunSection(_Section):
+    """One thing to watch: a file or folder, or a URL; or, as one run, several that went on where others stopped."""
+
+    source: str = ""
+    segment: tuple[SegmentSection, ...] = ()
     name: str | None = Field(default=None, min_length=1)
     step_key: str | None = None
     roles: dict[str, RoleSection] = {}
     written: str = Field(default="", exclude=True)
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> "RunSection":
+        if bool(self.source) == bool(self.segment):
+            raise ValueError("set either source, or a [[run.segment]] for each source run of it")
+        if self.segment and self.name is None:
+            raise ValueError("name is missing; a run of several segments must have one")
+        known: list[str] = []
+        for each in self.segment:
+            if each.label in known:
+                raise ValueError(f"two segments are called {each.label}; give each its own name")
+            if each.parent and each.parent not in known:
+                before = ", ".join(known) or "none"
+                raise ValueError(f"segment {each.label}: no segment before it is called {each.parent} ({before})")
+            known.append(each.label)
+        return self
 
     @property
     def label(self) -> str:
@@ -240,7 +280,10 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
         "check": CheckSection,
     }
     names = [part for part in location if isinstance(part, str)]
-    model = Config if not names else RoleSection if "roles" in names else sections[names[0]]
+    inner = next(
+        (model for name, model in (("roles", RoleSection), ("segment", SegmentSection)) if name in names), None
+    )
+    model = Config if not names else inner or sections[names[0]]
     return [name for name in model.model_fields if name not in _OURS]
 
 
@@ -248,7 +291,17 @@ def _absolute(config: Config, path: Path) -> Config:
     """Relative paths are relative to the file."""
     folder = path.parent
     runs = tuple(
-        run.model_copy(update={"source": _from(folder, run.source), "written": run.source}) for run in config.run
+        run.model_copy(
+            update={
+                "source": _from(folder, run.source) if run.source else "",
+                "written": run.source,
+                "segment": tuple(
+                    each.model_copy(update={"source": _from(folder, each.source), "written": each.source})
+                    for each in run.segment
+                ),
+            }
+        )
+        for run in config.run
     )
     channels = tuple(
         each.model_copy(update={"url": SecretStr(f"folder:{_from(folder, url[7:].removeprefix('//'))}")})

@@ -29,17 +29,33 @@ class Description:
 
 
 @dataclass(frozen=True)
+class Begin:
+    """That a new attempt begins where the source does not go back: another segment of a logical run.
+
+    `segment` is what is read from here on, `parent` the segment that it goes on from ("" for the one before), `last` the
+    last step of that one which is valid (None: all of it), `reason` why it began.
+    """
+
+    segment: str
+    parent: str = ""
+    last: float | None = None
+    reason: str = "segment"
+
+
+@dataclass(frozen=True)
 class Batch:
     """Rows (SAMPLE_SCHEMA, source order) and the cursor that stands behind them.
 
     `restart` says that the source begins again from its first row (the file was replaced): rows that are stored
-    already are then to be expected. `notes` counts what was passed over, such as {"no JSON": 3}.
+    already are then to be expected. `notes` counts what was passed over, such as {"no JSON": 3}. With `begins` the first
+    row (there is one) begins a new attempt.
     """
 
     rows: pl.DataFrame
     cursor: str
     restart: bool = False
     notes: Mapping[str, int] = field(default_factory=dict)
+    begins: Begin | None = None
 
 
 @dataclass(frozen=True)
@@ -54,13 +70,14 @@ class Role:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One stretch of a run between restarts. `valid_until` is the first step of any later attempt."""
+    """One stretch of a run between restarts. Its steps before `valid_until` are part of the run as it stands."""
 
     attempt: int
     first_step: float
     parent: int | None
-    reason: str  # start, rewind
+    reason: str  # start, rewind; of a segment what the configuration says
     valid_until: float | None = None
+    source: str = ""  # of a logical run with several: which one
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,8 @@ def _rewind(attempt: Attempt, reached: float) -> list[Answer]:
 def _restarted(attempt: Attempt, past: Past, rates: Sequence[str], parts: Mapping[str, Samples]) -> list[Answer]:
     """What a new attempt shows at once: that it went back, and a learning rate other than its parent's at the same steps."""
     assert attempt.parent is not None
-    said = _rewind(attempt, max(past.reached(attempt.parent, attempt.first_step), attempt.first_step))
+    reached = past.reached(attempt.parent, attempt.first_step)
+    said = _rewind(attempt, reached) if reached > attempt.first_step else []  # a segment may go on without a step back
     for name in rates:
         parent = past.memory(name, attempt.parent)
         if parent is not None:

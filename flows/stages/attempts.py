@@ -4,16 +4,18 @@ A source that goes back has begun a new attempt when most of its metrics (weight
 attempt at hand) go back and then advance through steps already seen. A lone old row, a step written twice, a block
 average stamped with its start, and a long file that starts over at each name are none. Rows that may begin an attempt
 are held until the next rows tell; so the result depends on the rows alone, not on how they were batched.
+The next segment of a logical run begins an attempt whether or not it goes back.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
-from flows.records import SAMPLE_SCHEMA, STORED_SCHEMA, Attempt
+from flows.records import SAMPLE_SCHEMA, STORED_SCHEMA, Attempt, Begin
 
 MOST_HELD = 200_000  # rows; a source that stays undecided for longer has not gone back
 
@@ -69,6 +71,21 @@ def assign(rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> pl.D
         parts.append(_late(rows[:1], tracker))
         rows = rows[1:]
     return pl.concat(parts) if parts else pl.DataFrame(schema=STORED_SCHEMA)
+
+
+def begin(rows: pl.DataFrame, tracker: Tracker, what: Begin) -> pl.DataFrame:
+    """Another segment begins with the first of `rows`: decides what was held, and begins an attempt before it.
+
+    Returns the held rows, as `assign` would. The attempt goes on from the newest of the segment that `what` names.
+    """
+    held = assign(rows.clear(), tracker, final=True)
+    mine = [each.attempt for each in tracker.attempts if what.parent and each.source == what.parent]
+    step = float(rows["step"][0])
+    if not tracker.attempts:
+        tracker.attempts = [Attempt(0, step, None, "start", source=what.segment)]
+        return held
+    _begin(step, tracker, max(mine, default=None), what)
+    return held
 
 
 def _first_back(rows: pl.DataFrame, tracker: Tracker) -> int | None:
@@ -157,10 +174,21 @@ def _vote(vote: str | None, step: float, high: float, last: float | None) -> str
     return "no"
 
 
-def _begin(step: float, tracker: Tracker) -> None:
-    """A new attempt at `step`; every earlier one is valid only before it."""
-    newest = tracker.attempts[-1].attempt
-    tracker.attempts = [
-        replace(a, valid_until=step if a.valid_until is None else min(a.valid_until, step)) for a in tracker.attempts
-    ] + [Attempt(newest + 1, step, newest, "rewind")]
+def _begin(step: float, tracker: Tracker, parent: int | None = None, what: Begin | None = None) -> None:
+    """A new attempt at `step`, the child of the newest or of `parent`. Of its ancestors stands what lies before it."""
+    newest = tracker.attempts[-1]
+    parent = newest.attempt if parent is None else parent
+    reason, source = ("rewind", newest.source) if what is None else (what.reason, what.segment)
+    ends = {parent: step}
+    if what is not None and what.last is not None:
+        ends[parent] = min(step, math.nextafter(what.last, math.inf))
+    by_number = {each.attempt: each for each in tracker.attempts}
+    below, end = by_number[parent], step
+    while below.parent is not None:
+        end = min(end, below.first_step)
+        ends[below.parent] = end
+        below = by_number[below.parent]
+    # what is no ancestor of the newest is no part of the run
+    tracker.attempts = [replace(each, valid_until=ends.get(each.attempt, each.first_step)) for each in tracker.attempts]
+    tracker.attempts.append(Attempt(newest.attempt + 1, step, parent, reason, source=source))
     tracker.metrics = {}

@@ -8,7 +8,7 @@ import polars as pl
 
 from flows.records import SAMPLE_SCHEMA, Role
 from flows.sources.contract import Source
-from flows.stages.attempts import Tracker, assign
+from flows.stages.attempts import Tracker, assign, begin
 from flows.store import Store
 
 
@@ -47,7 +47,8 @@ def pull(
     for batch in source.pull(cursor):
         if batch.restart:
             tracker = Tracker()
-        rows = assign(batch.rows, tracker)
+        parts = [] if batch.begins is None else [begin(batch.rows, tracker, batch.begins)]
+        rows = pl.concat([*parts, assign(batch.rows, tracker)])
         cursor = batch.cursor
         new_rows += store.append(
             found.run, rows, tracker.attempts, cursor, tracker.dump(), batch.notes, role_of

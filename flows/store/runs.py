@@ -73,7 +73,11 @@ def save_segments(
     found = []
     for item in sorted(attempts, key=lambda item: item.attempt):
         times = [at for at in (started.get(item.attempt), first_logged.get(item.attempt)) if at is not None]
-        row = {"attempt": item.attempt, "source": source[0] if source else "", "first_step": item.first_step}
+        row = {
+            "attempt": item.attempt,
+            "source": item.source or (source[0] if source else ""),
+            "first_step": item.first_step,
+        }
         row |= {"valid_until": item.valid_until, "parent": item.parent, "reason": item.reason}
         found.append(row | {"started_at": min(times, default=None)})
     after = pl.DataFrame(found, schema=_SEGMENT)
@@ -97,7 +101,7 @@ def attempts(connection: duckdb.DuckDBPyConnection, run: str) -> list[Attempt]:
     """The attempts of a run in their order."""
     found = execute(
         connection,
-        "SELECT attempt, first_step, parent, reason, valid_until FROM segments WHERE run = ? ORDER BY attempt",
+        "SELECT attempt, first_step, parent, reason, valid_until, source FROM segments WHERE run = ? ORDER BY attempt",
         [run],
     )
     return [Attempt(*row) for row in found]
