@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.sources.contract import NO_STEP_NOTE
-from flows.sources.grammar import MAX_LINE_CHARS, Form, read_line
+from flows.sources.grammar import MAX_LINE_CHARS, Form, Reading, read_line
 from flows.sources.numerals import value_of
 from flows.sources.origins import Origins, label_of
 from flows.sources.rows import Rows
@@ -54,37 +54,50 @@ class TextRows:
             self._put(found)
 
     def _read_users(self, lines: pl.Series) -> list[Found]:
-        """What the user's patterns find, line by line."""
-        found = []
+        """What the user's patterns find, line by line, gathered by what it is."""
+        same: dict[tuple[str, tuple[int, ...], bool], list[tuple[int, str, float | None, list[float], int | None]]]
+        same, forms = defaultdict(list), {form.kind: form for form in self._users}
+        times: NDArray[np.int64] | None = None
         for at, line in enumerate(lines):
             reading = read_line(line, self._users)
             if reading is None:
                 continue
-            form, values = reading.form, {}
-            for name, start, end in reading.metrics:
-                value = value_of(line[start:end])
-                if value is None:
-                    self.rows.notes["text value"] += 1
-                else:
-                    values[name] = value * form.scale.get(name, 1.0)
-            step = values.pop(self._wanted, None) if self._wanted not in (None, form.step_key) else reading.step(line)
+            values = self._values(reading, line)
+            step = reading.step(line)
+            if self._wanted not in (None, reading.form.step_key):
+                step = values.pop(self._wanted, None)
             numbered = [(n, value) for name, value in values.items() if (n := self.rows.id_of(name)) is not None]
-            time = to_micros(reading.time) if reading.time else None
-            times = (
-                times_of(lines[at : at + 1]) if reading.time is None else np.array([NO_TIME if time is None else time])
-            )
-            plan = Plan(form, 0, None, False, None, None, (), tuple(number for number, _ in numbered))
+            if reading.time is None:
+                times = times_of(lines) if times is None else times
+                time: int | None = int(times[at])
+            else:
+                time = to_micros(reading.time.replace(",", "."))
+            key = (reading.form.kind, tuple(number for number, _ in numbered), step is not None)
+            same[key].append((at, label_of(line, reading.start), step, [value for _, value in numbered], time))
+        found = []
+        for (kind, metrics, stepped), told in same.items():
+            places, labels, steps, rows, moments = zip(*told, strict=True)
             found.append(
                 Found(
-                    plan,
-                    np.array([at]),
-                    [label_of(line, reading.start)],
-                    times,
-                    None if step is None else np.array([step]),
-                    np.array([[value for _, value in numbered]]),
+                    Plan(forms[kind], 0, None, False, None, None, (), metrics),
+                    np.array(places),
+                    list(labels),
+                    np.array([NO_TIME if time is None else time for time in moments]),
+                    np.array(steps, dtype=np.float64) if stepped else None,
+                    np.array(rows, dtype=np.float64).reshape(len(told), len(metrics)),
                 )
             )
         return found
+
+    def _values(self, reading: Reading, line: str) -> dict[str, float]:
+        values = {}
+        for name, start, end in reading.metrics:
+            value = value_of(line[start:end])
+            if value is None:
+                self.rows.notes["text value"] += 1
+            else:
+                values[name] = value * reading.form.scale.get(name, 1.0)
+        return values
 
     def _one_writer(self, found: list[Found]) -> list[Found]:
         """Only the lines of the writer that is listened to, kind by kind."""
