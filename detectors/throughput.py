@@ -5,7 +5,8 @@ relative scatters (of samples in a block of 16, or of the block medians), whiche
 checkpoint pauses (about 2 % of the steps) do not count, and a bimodal step time or a machine shared with others widens
 its own gate. S1 at once; S2 when it lasts for 64 samples, and, where two or more slow spells ended by themselves
 before, for twice the longest of the last eight. One that began in the first 272 samples must be 10 % for that: the
-step of a young run slows by 3 to 5 % as it warms up, and its reference has not seen how it wanders. The reference is frozen until the metric is back.
+step of a young run slows by 3 to 5 % as it warms up, and its reference has not seen how it wanders. The reference is
+frozen until the metric is back.
 A lone step above five times the median is annotated (S0).
 Silent: before 100 samples; on sentinels (MFU -100) and on the first sample after a restart.
 Fooled by: an announced change of batch, sequence length or hardware; a metric averaged over a window that changes.
