@@ -15,10 +15,10 @@ from flows.sources.cursor import decode
 from flows.sources.grammar import Form, Reading, UserPattern, built_in, read_line, users
 from flows.sources.lines import Place, place_of, read_lines, still_there
 from flows.sources.rows import FLUSH_ROWS, Rows
-from flows.sources.streams import BLOCK_BYTES
 from flows.sources.textrows import TextRows
 
 LOOK_AT_BYTES = 8 << 20  # a trainer that has printed no metric until then has none to print
+_FIRST_LINES = 2_000  # that are looked at before the file is tried as a table: enough for a log that begins at once
 _FEW = 64
 _SAME = 2  # so many lines must tell the same metric before `key=value` is believed to be a log
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|[@-Z\\^_])")
@@ -81,10 +81,10 @@ def open_text(
     """
     specific = (*users(patterns), *(form for form in built_in() if not form.last_resort))
     resort = tuple(form for form in built_in() if form.last_resort)
-    bytes_, forms = LOOK_AT_BYTES if thorough else BLOCK_BYTES, specific
-    found = _first(_beginning(path, bytes_), specific)
+    forms = specific
+    found = _first(_beginning(path, thorough=thorough), specific)
     if not found and thorough:
-        found, forms = _repeated(_beginning(path, bytes_), resort), (*specific, *resort)
+        found, forms = _repeated(_beginning(path, thorough=True), resort), (*specific, *resort)
     if not found:
         return None
     form = found[0].form
@@ -122,11 +122,11 @@ def _repeated(blocks: Iterable[list[str]], forms: Sequence[Form]) -> list[Readin
     return found if max(told.values(), default=0) >= _SAME else []
 
 
-def _beginning(path: Path, most: int) -> Iterator[list[str]]:
+def _beginning(path: Path, *, thorough: bool) -> Iterator[list[str]]:
     for piece in read_lines(path, Place(), returns=True):
         if piece.whole:
-            yield _texts(piece.lines)
-        if piece.place.offset >= most:
+            yield _texts(piece.lines if thorough else piece.lines[:_FIRST_LINES])
+        if piece.place.offset >= LOOK_AT_BYTES or not thorough:
             return
 
 

@@ -426,3 +426,17 @@ def test_forms_have_names_of_their_own() -> None:
     kinds = [form.kind for form in built_in()]
     assert len(set(kinds)) == len(kinds)
     assert all("step" in form.regex.groupindex or not re.search(r"P<step>", form.regex.pattern) for form in built_in())
+
+
+def test_metrics_far_behind_the_beginning_are_found(tmp_path: Path) -> None:
+    noise = "".join(f"downloading, part {at} of many: {at}%\n" for at in range(60_000))
+    source, rows, _ = read(tmp_path, noise + "s:0 trl:2.5 lr:0.1 norm:1.0\n")
+    assert source.describe().format == "text/llm.c"
+    assert len(rows) == 3
+
+
+def test_a_table_with_words_of_a_log_in_it_stays_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("step,loss,iteration time,note\n" + "".join(f"{at},2.5,0.1,step: {at}\n" for at in range(20)))
+    (source,) = open_sources(str(path))
+    assert source.describe().format == "csv"
