@@ -4,7 +4,9 @@ Sees: at least 12 of the last 20 samples worse than the trailing median (256 sam
 relative scatters (of samples in a block of 16, or of the block medians), whichever is more; so evaluation and
 checkpoint pauses (about 2 % of the steps) do not count, and a bimodal step time or a machine shared with others widens
 its own gate. S1 at once; S2 when it lasts for 64 samples, and, where two or more slow spells ended by themselves
-before, for twice the longest of the last eight. The reference is frozen until the metric is back.
+before, for twice the longest of the last eight. One that began in the first 272 samples must be 10 % for that: the
+step of a young run slows by 3 to 5 % as it warms up, and its reference has not seen how it wanders. The reference is
+frozen until the metric is back.
 A lone step above five times the median is annotated (S0).
 Silent: before 100 samples; on sentinels (MFU -100) and on the first sample after a restart.
 Fooled by: an announced change of batch, sequence length or hardware; a metric averaged over a window that changes.
@@ -20,12 +22,14 @@ from detectors.noise import BLOCK, CHUNK, NORMAL_MAD, block_medians, row_median,
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("throughput", 2)
+DETECTOR = ("throughput", 3)
 LEAST = 0.03
 SCATTERS = 3.0
 LAST, LOW = 20, 12  # samples
 REFERENCE = 16  # blocks
 MIN_SAMPLES = 112
+GROWN = (REFERENCE + 1) * BLOCK  # samples until the reference is whole
+YOUNG = 0.1  # least slow-down (share) that is S2 before that: a step slows by some percent as a run warms up
 LASTS = 64  # samples after which a slow-down is no hiccup
 SPELLS = 8  # slow spells that are remembered
 FROZEN = 4096  # samples after which a new level is the reference
@@ -122,14 +126,16 @@ def _continues(chunk: Chunk, k: int, speed: float, now: dict[str, Any]) -> list[
         said = [chunk.recovery(DETECTOR, now["episode"], index)]
         now.update(episode=None, spells=[*now["spells"], index - LAST - now["onset"] + 1][-SPELLS:])
         return said
-    if index - now["since"] >= FROZEN:
+    young = now["onset"] < GROWN
+    if index - now["since"] >= (GROWN if young else FROZEN):
         now["episode"] = None
     now["recent"] = [*now["recent"], speed][-2 * LAST :]
     least = max(LASTS, 2 * max(now["spells"])) if len(now["spells"]) > 1 else LASTS
     if now["lasts"] or index - now["onset"] + 1 < least:
         return []
     level = float(np.nanmedian(now["recent"]))
-    now["lasts"] = level < now["gate"] * now["typical"]
+    gate = min(now["gate"], 1 - YOUNG) if young else now["gate"]
+    now["lasts"] = level < gate * now["typical"]
     return [_level(chunk, index, 2, level, now)] if now["lasts"] else []
 
 

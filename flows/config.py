@@ -190,6 +190,15 @@ class CheckSection(_Section):
         return self.name or self.sql.stem
 
 
+class PatternSection(_Section):
+    """Lines of console logs that no pattern of ours reads: a regular expression whose named groups are metrics."""
+
+    name: str = Field(min_length=1)
+    regex: str = Field(min_length=1)
+    names: dict[str, str] = {}
+    scale: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
+
+
 class Config(_Section):
     """The whole file. Paths are absolute once it is loaded."""
 
@@ -200,6 +209,7 @@ class Config(_Section):
     roles: dict[str, RoleSection] = {}
     bound: tuple[BoundSection, ...] = ()
     check: tuple[CheckSection, ...] = ()
+    pattern: tuple[PatternSection, ...] = ()
     path: Path = Field(default=Path(FILE), exclude=True)
 
     @model_validator(mode="after")
@@ -208,6 +218,7 @@ class Config(_Section):
             "channel": [each.name for each in self.channel],
             "run": [each.label for each in self.run],
             "check": [each.label for each in self.check],
+            "pattern": [each.name for each in self.pattern],
         }
         for what, names in named.items():
             if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -278,6 +289,7 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
         "channel": ChannelSection,
         "bound": BoundSection,
         "check": CheckSection,
+        "pattern": PatternSection,
     }
     names = [part for part in location if isinstance(part, str)]
     inner = next(

@@ -24,6 +24,7 @@ from flows.playbook import load_playbook
 from flows.records import Role
 from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
+from flows.sources.grammar import UserPattern
 from flows.sources.roles import role_of
 from flows.stages import checks, selfcheck
 from flows.stages.announce import announcer
@@ -101,9 +102,9 @@ def _channel(name: str, url: Any) -> Channel:
 def _watch_entry(house: _House, store: Store, run: RunSection) -> None:
     """All runs of one [[run]] entry: a file may hold several."""
     owner = f"run {run.label}"
-    sources = house.report.attempt(
-        owner, "open", partial(open_sources, run.source, step_key=run.step_key, run=run.name), house.call
-    )
+    patterns = [UserPattern(**each.model_dump()) for each in house.config.pattern]
+    opening = partial(open_sources, run.source, step_key=run.step_key, run=run.name, patterns=patterns)
+    sources = house.report.attempt(owner, "open", opening, house.call)
     if sources is not None:
         for source in sources:
             _watch_run(house, store, run, source.describe().run, source)

@@ -101,7 +101,7 @@ def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: 
 
 def _incident(name: str, item: Group, context: _Context) -> Incident:
     findings = tuple(item.findings)
-    onset = min(finding.onset_step for finding in findings)
+    onset = onset_of(findings)
     rolled_back = context.valid_until is not None and onset >= context.valid_until and item.resolved_step is None
     resolved = findings[-1].detected_step if rolled_back else item.resolved_step
     levels = history(findings, context.events, context.patterns)
@@ -125,6 +125,17 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
         hypotheses=tuple(fill(tell_apart(ranked[:HYPOTHESES], table), leading(findings), context.run)),
         suggestions=priced(suggestions(ranked, table), findings, levels[-1][1]),
     )
+
+
+def onset_of(findings: Sequence[Finding]) -> float:
+    """The first step of any of them. A wider spread begins with its block of samples: if what is known to the sample
+    began inside that block, the block is wide because of it, and its beginning says nothing."""
+    exact = [item.onset_step for item in findings if item.kind != "variance"]
+
+    def only_its_block(item: Finding) -> bool:
+        return item.kind == "variance" and any(item.onset_step <= at <= item.detected_step for at in exact)
+
+    return min(item.onset_step for item in findings if not only_its_block(item))
 
 
 def may_change(incident: Incident, horizon_step: float) -> bool:

@@ -1,15 +1,20 @@
 """Which source reads a target: told by its content, never by its name."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from flows.errors import BadInput
 from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
 from flows.sources.delimited import open_tables
+from flows.sources.grammar import UserPattern
 from flows.sources.jsonl import first_objects, open_lines, parse_line
+from flows.sources.mllog import open_mllog
 from flows.sources.parquet import MAGIC, open_parquet
 from flows.sources.streams import head, open_file
+from flows.sources.textlog import open_text
 from flows.sources.trainer_state import looks_like_history, newest, open_history, run_name
 
 _BINARY = {
@@ -21,11 +26,14 @@ _BINARY = {
     b"\xfe\xff": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
 }
 _SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|txt|log|parquet|pq))?(\.(gz|gzip|zst|zstd))?$", re.IGNORECASE)
-_KNOWN = "JSON Lines, CSV or TSV, Parquet, or a Hugging Face trainer_state.json"
+_KNOWN = "JSON Lines, CSV or TSV, Parquet, a console log, or a Hugging Face trainer_state.json"
 
 
-def open_sources(target: str, *, step_key: str | None = None, run: str | None = None) -> list[Source]:
+def open_sources(
+    target: str, *, step_key: str | None = None, run: str | None = None, patterns: Sequence[UserPattern] = ()
+) -> list[Source]:
     """The runs of a file or folder, in its order. `run` overrules their name (`run/name` for one of several).
+    `patterns` read console logs that no pattern of ours knows, or read them otherwise.
 
     Raises BadInput, with one line that says what is wrong and how to mend it, where there is nothing to watch.
     """
@@ -40,13 +48,13 @@ def open_sources(target: str, *, step_key: str | None = None, run: str | None = 
     if not found[2]:
         raise refuse(target, "no such file or folder", "check the path (relative to the current folder)")
     if found[0]:
-        return _in_folder(path, step_key, run)
+        return _in_folder(path, step_key, run, patterns)
     if not found[1]:
         raise refuse(target, "no regular file", "write the log to a file and name that")
-    return _in_file(path, target, step_key, run)
+    return _in_file(path, target, step_key, run, patterns)
 
 
-def _in_folder(folder: Path, step_key: str | None, run: str | None) -> list[Source]:
+def _in_folder(folder: Path, step_key: str | None, run: str | None, patterns: Sequence[UserPattern]) -> list[Source]:
     """A Trainer's output folder, or one with a single log that can be read."""
     state = newest(folder)
     name = run or folder.resolve().name
@@ -57,7 +65,7 @@ def _in_folder(folder: Path, step_key: str | None, run: str | None) -> list[Sour
     why: list[str] = []
     for file in files[:100]:
         try:
-            found[file] = _in_file(file, str(file), step_key, run)
+            found[file] = _in_file(file, str(file), step_key, run, patterns)
         except BadInput as error:
             why.append(f"{file.name}: {str(error).removeprefix(f'{file}: ')}")
     if len(found) == 1:
@@ -69,7 +77,9 @@ def _in_folder(folder: Path, step_key: str | None, run: str | None) -> list[Sour
     raise refuse(folder, f"no log that can be read ({seen})", f"put one of these there: {_KNOWN}")
 
 
-def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> list[Source]:
+def _in_file(
+    path: Path, target: str, step_key: str | None, run: str | None, patterns: Sequence[UserPattern]
+) -> list[Source]:
     name = run or run_name(path) or path.name
     with open_file(path) as file:
         magic = file.read(4)
@@ -83,20 +93,46 @@ def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> 
         raise refuse(path, "nothing but blank lines", "name the log of a run that has begun")
     if looks_like_history(text.decode("utf-8", "replace")):
         return [open_history(path, name, target, step_key)]
-    if b"\n" not in text and len(text) > MAX_LINE_BYTES:
+    if b"\n" not in text and b"\r" not in text and len(text) > MAX_LINE_BYTES:
         what = f"the line is longer than {MAX_LINE_BYTES >> 20} MB"
         raise refuse(path, what, "write one JSON object or one row of values a line", 1)
     first = list(first_objects(text))
     starts_with_object = text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
     if first and (starts_with_object or b'{"tracker"' in text):
         return [open_lines(path, _stem(path, run), target, step_key, first)]
-    if starts_with_object:
+    if not starts_with_object:
+        return _console_or_tables(path, target, step_key, run, patterns)
+    log = _console(path, _stem(path, run), target, step_key, patterns, thorough=False)
+    if log is None:
         raise _no_objects(path, text)
-    tables = open_tables(path, _stem(path, run), target, step_key)
+    return [log]
+
+
+def _console_or_tables(
+    path: Path, target: str, step_key: str | None, run: str | None, patterns: Sequence[UserPattern]
+) -> list[Source]:
+    """A console log that a pattern knows, else a table, else whatever console log it may be."""
+    console = partial(_console, path, _stem(path, run), target, step_key, patterns)
+    if (log := console(thorough=False)) is not None:
+        return [log]
+    try:
+        tables = open_tables(path, _stem(path, run), target, step_key)
+    except BadInput as error:
+        if (log := console(thorough=True)) is not None:
+            return [log]
+        raise BadInput(f"{error} (and no pattern of console logs fits its lines: see docs/sources.md)") from None
     if run is None:
         return list(tables)
     several = len(tables) > 1
     return [replace(table, run=f"{run}/{table.run}" if several else run) for table in tables]
+
+
+def _console(
+    path: Path, run: str, target: str, step_key: str | None, patterns: Sequence[UserPattern], *, thorough: bool
+) -> Source | None:
+    """A console log; `thorough` looks further than its beginning, and at last takes what looks like one."""
+    log = open_mllog(path, run, target, step_key, thorough=thorough)
+    return log or open_text(path, run, target, step_key, patterns, thorough=thorough)
 
 
 def _stem(path: Path, run: str | None) -> str:

@@ -65,15 +65,18 @@ def still_there(path: Path, place: Place) -> bool:
     return _digest(start, tail) == place.mark
 
 
-def read_lines(path: Path, place: Place) -> Iterator[Lines]:
-    """Lines from `place` on, a block at a time. Raises BadInput for a line beyond MAX_LINE_BYTES."""
+def read_lines(path: Path, place: Place, *, returns: bool = False) -> Iterator[Lines]:
+    """Lines from `place` on, a block at a time. Raises BadInput for a line beyond MAX_LINE_BYTES.
+
+    `returns`: a carriage return ends a line too, as in the progress bars of a console.
+    """
     offset, line = place.offset, place.line
     start = _first_bytes(path, offset)
     tail, rest = start[-MARK_BYTES:] if offset <= MARK_BYTES else b"", bytearray()
     if offset > MARK_BYTES:
         tail = _bytes_before(path, offset)
     for block in blocks(path, offset):
-        cut = block.rfind(b"\n") + 1
+        cut = max(block.rfind(b"\n"), block.rfind(b"\r") if returns else -1) + 1
         if not cut:
             rest += block
             _check_length(path, len(rest), line + 1)
@@ -82,7 +85,7 @@ def read_lines(path: Path, place: Place) -> Iterator[Lines]:
         rest = bytearray(block[cut:])
         start = (start + text[:MARK_BYTES])[:MARK_BYTES] if len(start) < MARK_BYTES else start
         tail = (tail + text[-MARK_BYTES:])[-MARK_BYTES:]
-        lines = _split(text, at_start=offset == 0)
+        lines = _split(text.replace(b"\r", b"\n") if returns else text, at_start=offset == 0)
         first, offset, line = line + 1, offset + len(text), line + text.count(b"\n")
         yield Lines(lines, first, Place(offset, line, _digest(start, tail)))
     if rest:

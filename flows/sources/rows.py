@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from flows.records import SAMPLE_SCHEMA
 from flows.sources.contract import MAX_METRICS, MAX_NAME_CHARS, refuse
@@ -56,6 +57,21 @@ class Rows:
         self._steps.append(step)
         self._times.append(_NO_TIME if micros is None else micros)
         self._counts.append(len(values))
+
+    def add_many(
+        self,
+        steps: NDArray[np.float64],
+        micros: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        metrics: NDArray[np.int64],
+        values: NDArray[np.float64],
+    ) -> None:
+        """Append lines: step, time (NaT for none) and number of values of each, then ids and values of all in order."""
+        self._steps.frombytes(np.ascontiguousarray(steps, dtype=np.float64).tobytes())
+        self._times.frombytes(np.ascontiguousarray(micros, dtype=np.int64).tobytes())
+        self._counts.frombytes(np.ascontiguousarray(counts, dtype=np.int64).tobytes())
+        self._metrics.frombytes(np.ascontiguousarray(metrics, dtype=np.int64).tobytes())
+        self._values.frombytes(np.ascontiguousarray(values, dtype=np.float64).tobytes())
 
     def take(self) -> tuple[pl.DataFrame, dict[str, int]]:
         """The gathered rows and notes; both start from nothing again."""

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,10 @@ def check(
     html: Annotated[Path | None, typer.Option(help="write a page with charts to this file")] = None,
     step_key: Annotated[str | None, typer.Option(help="the column that is the step")] = None,
     store: Annotated[Path | None, typer.Option(help="keep what was read and found in this DuckDB file")] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(help="a regular expression for lines of a console log: (?P<step>..) and a named group a metric"),
+    ] = None,
 ) -> None:
     """Judge training logs and say what changed.
 
@@ -36,7 +41,7 @@ def check(
             raise BadConfig(f"{target}: its folder does not exist; make it first.")
     if html is not None and html.exists() and not _is_page(html):
         raise BadConfig(f"--html {html}: this file is no HTML page and would be lost; give another name.")
-    runs = run_checks(paths, step_key=step_key, store=store, html=html)
+    runs = run_checks(paths, step_key=step_key, store=store, html=html, patterns=pattern or [])
     if as_json:
         print(json.dumps(plain({"schema": SCHEMA, "runs": runs}), allow_nan=False, ensure_ascii=False))  # noqa: T201
     else:
@@ -67,10 +72,13 @@ def severity(text: str) -> int:
     raise BadConfig(f"--fail-on {text!r}: severities are S0, S1, S2, S3 and S4.")
 
 
-def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, html: Path | None) -> list[RunDoc]:
+def run_checks(
+    paths: list[str], *, step_key: str | None, store: Path | None, html: Path | None, patterns: Sequence[str] = ()
+) -> list[RunDoc]:
     """Pull and judge every run of the paths; an error in one of them stops all (exit status 2 has one meaning)."""
     from flows.playbook import load_playbook
     from flows.sources.catalogue import open_sources
+    from flows.sources.grammar import UserPattern
     from flows.sources.roles import role_of
     from flows.stages.document import run_document
     from flows.stages.judge import judge
@@ -78,7 +86,8 @@ def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, ht
     from flows.stages.pull import pull
     from flows.store import open_store
 
-    sources = [source for path in paths for source in open_sources(path, step_key=step_key)]
+    own = [UserPattern(f"--pattern {at}", regex) for at, regex in enumerate(patterns, start=1)]
+    sources = [source for path in paths for source in open_sources(path, step_key=step_key, patterns=own)]
     kept = open_store(str(store) if store is not None else ":memory:", clock=time.time)
     out: list[RunDoc] = []
     names: dict[str, str] = {}

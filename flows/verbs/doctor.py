@@ -105,10 +105,12 @@ def _store(config: Config) -> Iterator[Finding]:
 
 def _source(config: Config, run: RunSection) -> Iterator[Finding]:
     from flows.sources.catalogue import open_sources
+    from flows.sources.grammar import UserPattern
     from flows.sources.roles import role_of
 
     role_of("", config.roles_of(run))
-    for source in open_sources(run.source, step_key=run.step_key, run=run.name):
+    patterns = [UserPattern(**each.model_dump()) for each in config.pattern]
+    for source in open_sources(run.source, step_key=run.step_key, run=run.name, patterns=patterns):
         found = source.describe()
         state, age = _age(config, found.run)
         yield Finding(f"run {found.run}", state, f"{found.source}: {found.format}, step {found.step_key!r}, {age}")

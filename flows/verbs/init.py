@@ -54,6 +54,12 @@ min_severity = "S2"
 # sql = "checks/behind_reference.sql"
 # severity = "S2"
 
+# Lines of a console log that no built-in pattern reads (docs/sources.md): a named group is a metric, `step` the step.
+# [[pattern]]
+# name = "ours"
+# regex = 'it (?P<step>\\d+) of \\d+: L=(?P<loss>\\S+) dt=(?P<step_time>[\\d.]+)ms'
+# scale = {step_time = 0.001}   # what a number is multiplied by
+
 # What a metric is, where its name does not tell (docs/roles.md lists the roles):
 # [roles."my/custom_loss"]
 # role = "loss"

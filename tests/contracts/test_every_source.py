@@ -95,12 +95,53 @@ def as_long_parquet(count: int) -> bytes:
     return buffer.getvalue()
 
 
+def pairs_of(at: int, between: str, separator: str) -> str:
+    """`name=value` of what was logged at one step beside the step."""
+    return separator.join(f"{name}{between}{value!r}" for name, value in record(at).items() if name != "step")
+
+
+def as_mllog(count: int) -> bytes:
+    lines = ["launching\n"]
+    for at in range(count):
+        values = {name: value for name, value in record(at).items() if name != "step"}
+        event = {"namespace": "", "time_ms": 1760029762382 + at, "event_type": "POINT_IN_TIME", "key": "tracked_stats"}
+        event |= {"value": values, "metadata": {"file": "train.py", "lineno": 312, "step": 10 * at}}
+        lines.append(f" 0: :::MLLOG {json.dumps(event)}\n")
+    return "".join(lines).encode()
+
+
+def as_megatron(count: int) -> bytes:
+    when = " [2025-03-01 10:00:00.123456]"
+    lines = [f"{when} iteration {10 * at:8d}/     400 | {pairs_of(at, ': ', ' | ')} |\n" for at in range(count)]
+    return ("loading\n" + "".join(lines)).encode()
+
+
+def as_torchtitan(count: int) -> bytes:
+    start = "[rank0]:[titan] 2025-03-01 10:00:00,123 - root - INFO - \x1b[31m"
+    lines = [f"{start}step: {10 * at:2}  \x1b[32m{pairs_of(at, ':  ', '  ')}\x1b[39m\n" for at in range(count)]
+    return ("[rank0]:compiling\r\n" + "".join(lines)).encode()
+
+
+def as_bars(count: int) -> bytes:
+    bars = [
+        f"Epoch 0:  1%|█    | {10 * at}/400 [00:01<00:09, 4.98it/s, {pairs_of(at, '=', ', ')}]" for at in range(count)
+    ]
+    return "".join(f"{bar}\r{bar}\r" for bar in bars).encode()  # each is drawn twice
+
+
+def as_pairs(count: int) -> bytes:
+    lines = [f"INFO main.py:12 step={10 * at} {pairs_of(at, '=', ' ')}\nsome noise: {at}\n" for at in range(count)]
+    return "".join(lines).encode()
+
+
 @dataclass(frozen=True)
 class Kind:
     format: str
     write: Callable[[int], bytes]
     grows_by_bytes: bool = True
     compress: Callable[[bytes], bytes] = bytes
+    step_key: str = "step"
+    least: int = 1  # records without which it is not believed to be a log
 
 
 KINDS = {
@@ -113,6 +154,12 @@ KINDS = {
     "long csv": Kind("csv", as_long),
     "wandb export": Kind("csv", as_wandb),
     "trainer state": Kind("trainer_state", as_trainer_state),
+    "mllog": Kind("mllog", as_mllog),
+    "megatron log": Kind("text/megatron", as_megatron, step_key="iteration"),
+    "torchtitan log": Kind("text/torchtitan", as_torchtitan),
+    "compressed log": Kind("text/torchtitan", as_torchtitan, compress=gzip.compress),
+    "progress bars": Kind("text/progress bar", as_bars),
+    "keys and values": Kind("text/key=value", as_pairs, least=2),
     "wide parquet": Kind("parquet", as_parquet, grows_by_bytes=False),
     "long parquet": Kind("parquet", as_long_parquet, grows_by_bytes=False),
 }
@@ -152,7 +199,7 @@ def test_rows_are_those_that_were_logged_in_their_order(kind: Kind, tmp_path: Pa
 @every_kind
 def test_description_names_the_format_and_the_step(kind: Kind, tmp_path: Path) -> None:
     described = put(tmp_path / "run", kind, kind.write(LENGTH)).describe()
-    assert (described.format, described.step_key.lower()) == (kind.format, "step")
+    assert (described.format, described.step_key.lower()) == (kind.format, kind.step_key)
     assert described.source == str(tmp_path / "run")
 
 
@@ -162,7 +209,7 @@ def test_description_names_the_format_and_the_step(kind: Kind, tmp_path: Path) -
 def test_a_file_that_grows_gives_the_same_rows_in_any_split(kind: Kind, tmp_path: Path, counts: list[int]) -> None:
     cursor, found = None, []
     for count in [*sorted(counts), LENGTH]:
-        batches, cursor = pull_all(put(tmp_path / "run", kind, kind.write(count)), cursor)
+        batches, cursor = pull_all(put(tmp_path / "run", kind, kind.write(max(count, kind.least))), cursor)
         assert not any(batch.restart for batch in batches)
         found += rows_of(batches)
     assert same(found, expected(LENGTH))

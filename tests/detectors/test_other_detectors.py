@@ -98,6 +98,23 @@ def test_a_slow_down_of_five_percent_is_noted_then_s2(role, factor):
     assert findings[1].magnitude == pytest.approx(factor - 1, abs=0.005)
 
 
+@pytest.mark.parametrize(("factor", "severities"), [(1.05, [1]), (1.2, [1, 2])])
+def test_a_young_run_must_slow_by_a_tenth_before_it_is_s2(factor, severities):
+    value = 0.47 * (1 + 0.004 * np.random.default_rng(0).standard_normal(3000))
+    value[190:] *= factor
+    findings, _ = said("step_time", value)
+    assert [f.severity for f in findings] == severities
+    assert abs(findings[0].onset_step - 190) <= 5
+
+
+def test_a_slow_down_after_that_of_a_young_run_is_judged_by_what_came_between():
+    value = 0.47 * (1 + 0.004 * np.random.default_rng(0).standard_normal(3000))
+    value[190:] *= 1.05
+    value[1500:] *= 1.05
+    findings, _ = said("step_time", value)
+    assert [(f.severity, round(f.onset_step, -2)) for f in findings] == [(1, 200), (1, 1500), (2, 1500)]
+
+
 def test_evaluation_pauses_do_not_count_as_slow():
     value = 20 * (1 + 0.008 * np.random.default_rng(0).standard_normal(5000))
     value[::50] *= 0.67

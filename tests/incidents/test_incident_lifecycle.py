@@ -15,6 +15,7 @@ from flows.incidents.incident import (
     incident_row,
     to_json,
 )
+from flows.incidents.lifecycle import onset_of
 from flows.playbook import load_playbook
 
 PLAYBOOK = load_playbook()
@@ -134,3 +135,12 @@ def test_how_long_a_finding_has_lasted_ends_with_its_recovery_or_with_what_was_r
     key = episode_of(level)
     assert [f.evidence["lasted"] for f in lasting([level], {key: 10_500.0}, 20_000.0)] == [50.0]
     assert [f.evidence["lasted"] for f in lasting([level], {key: None}, 20_000.0)] == [1_000.0]
+
+
+def test_a_wider_spread_does_not_begin_an_incident_before_the_spike_that_widened_it(found):
+    spike = found(onset=10_025, samples_out=30, severity=3)
+    wide = found("variance", onset=10_000, detected=10_063, severity=2)
+    assert onset_of([spike, wide]) == 10_025
+    assert onset_of([wide]) == 10_000
+    assert onset_of([wide, found(onset=10_070)]) == 10_000  # that was wide before
+    assert onset_of([wide, spike, found("trend", onset=9_000, detected=10_100)]) == 9_000
