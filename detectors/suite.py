@@ -32,7 +32,7 @@ BY_ROLE: dict[str, tuple[str, ...]] = {
     "max_logit": ("direction", "kinks"),
     "logsumexp": ("direction", "kinks"),
     "memory": ("direction",),
-    "learning_rate": ("schedule",),
+    "learning_rate": ("schedule", "curve"),
     "eval_loss": ("invariants", "evals"),
     "eval_score": ("evals",),
     "skipped_steps": ("rates",),
