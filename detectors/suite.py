@@ -58,8 +58,11 @@ JOINT: dict[str, frozenset[str]] = {
 }
 # detectors across whole-run metrics
 TOGETHER: dict[str, frozenset[str]] = {"ratelaw": frozenset({"grad_norm", "learning_rate"})}
-# detectors across evaluations, leaves or not: rare as these are, they are given samples and no blocks
-POINTS: dict[str, frozenset[str]] = {"siblings": frozenset({"eval_loss", "eval_score"})}
+# detectors across metrics, leaves or not, that are given samples and no blocks: evaluations are rare, and counts exact
+POINTS: dict[str, frozenset[str]] = {
+    "siblings": frozenset({"eval_loss", "eval_score"}),
+    "accounts": frozenset({"tokens", "batch_size", "sequence_length"}),
+}
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
 NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}

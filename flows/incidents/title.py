@@ -148,6 +148,8 @@ def _slow(finding: Finding) -> str:
 
 def _invariant(finding: Finding) -> str:
     before, after = number(finding, "before"), number(finding, "after")
+    if finding.detector == "accounts":
+        return f"counts {amount(after or 0.0)} tokens a step where the logged sizes say {amount(before or 0.0)},"
     if finding.role == "tokens":
         return f"fell{_from_to(finding)}" if finding.severity else f"counts{_from_to(finding)} tokens a step"
     if after == 0:
