@@ -17,7 +17,7 @@ from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 
 EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {
-    "loss": ("divergence", "spikes", "shifts", "spread", "rates", "invariants", "silence"),
+    "loss": ("divergence", "spikes", "shifts", "spread", "rates", "direction", "invariants", "silence"),
     "grad_norm": ("spikes", "direction", "kinks", "invariants"),
     "update_norm": ("spikes", "direction", "invariants"),
     "param_norm": ("invariants", "direction", "kinks"),
