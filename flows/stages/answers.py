@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from detectors import bounds as own
-from detectors import stopped
+from detectors import restarts, stopped
 from detectors.finding import Answer, Finding, Recovery
 from detectors.schedule import restarted
 from detectors.screen import screened
@@ -89,6 +89,10 @@ def collect(
             if each.parent is not None:
                 rates = [name for name in parts if metrics[name][0] == "learning_rate"]
                 out.say(attempt, _restarted(each, past, rates, parts))
+                parents = state.joint.get(str(each.parent), {}).get("restarts", {})
+                reached = max(past.reached(each.parent, each.first_step), each.first_step)
+                said, mine["restarts"] = restarts.scan(by_number[each.parent].first_step, reached, parents)
+                out.say(attempt, said)
         out.new[attempt] = by_tier(found.rows, metrics, each, out.new.get(attempt, []), state)
     _listen(found.rows, metrics, state, heard_until, out)
     return out

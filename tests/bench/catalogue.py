@@ -23,6 +23,7 @@ ALSO = {  # judged by the stages themselves: two metrics, a whole run, or what a
     "overfit": "each eval loss with the training loss",
     "ratelaw": "each whole-run gradient norm with the learning rate",
     "stopped": "every whole-run metric of a core role, with the loss",
+    "restarts": "the attempts of a run",
     "bounds": "any metric that a [bound](bounds.md) names",
 }
 PARTS = ("Sees", "Silent", "Fooled by", "False alarms", "Units")
