@@ -57,7 +57,10 @@ JOINT: dict[str, frozenset[str]] = {
     "stragglers": frozenset({"step_time", "throughput", "mfu"}),
 }
 # detectors across whole-run metrics
-TOGETHER: dict[str, frozenset[str]] = {"ratelaw": frozenset({"grad_norm", "learning_rate"})}
+TOGETHER: dict[str, frozenset[str]] = {
+    "ratelaw": frozenset({"grad_norm", "learning_rate"}),
+    "starved": frozenset({"data_wait", "step_time"}),
+}
 # detectors across metrics, leaves or not, that are given samples and no blocks: evaluations are rare, and counts exact
 POINTS: dict[str, frozenset[str]] = {
     "siblings": frozenset({"eval_loss", "eval_score"}),

@@ -166,6 +166,9 @@ def _invariant(finding: Finding) -> str:
 def _move(finding: Finding) -> str:
     if finding.kind == "schedule":
         return f"was set{_from_to(finding)}" if _from_to(finding) else "left its schedule"
+    share, usual = number(finding, "share"), number(finding, "before")
+    if share is not None and usual is not None:
+        return f"takes {percent(share)} of the step and not {percent(usual)}"
     verb = "diverged" if finding.kind == "divergence" else _verb(finding, "jumped", "dropped", "moved")
     peak, after = number(finding, "peak"), number(finding, "after")
     if finding.kind == "level" and peak is not None and after is not None and peak > 1.05 * abs(after):

@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 ALSO = {  # judged by the stages themselves: two metrics, a whole run, or what a user asks for
     "overfit": "each eval loss with the training loss",
     "ratelaw": "each whole-run gradient norm with the learning rate",
+    "starved": "each whole-run wait for data with the step time",
     "stopped": "every whole-run metric of a core role, with the loss",
     "restarts": "the attempts of a run",
     "bounds": "any metric that a [bound](bounds.md) names",
