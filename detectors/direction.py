@@ -1,12 +1,13 @@
-"""Slow direction: norms, router entropy, biases and logits, token drops, memory.
+"""Slow direction: loss, norms, router entropy, biases and logits, token drops, memory.
 
 Sees: a monotone drift of the logarithm over the last 20 to 100 block medians, blocks of at least five autocorrelation
 times: Mann-Kendall on the blocks (p < 1e-3 in two evaluations in a row) and a Theil-Sen slope that amounts to the
 role's effect over the window (10 % of a norm); the shortest window that shows it counts. OLS with Newey-West errors
 gives the interval that is reported. The level does not matter: 0.28 -> 0.59 over 42,000 steps alarms, a steady 1.9
 does not (marin#9149). S1: a direction asks for attribution; S2 when it has gone on: a gradient norm by half
-(marin#9148), a largest logit to its double (pattern P11), a log-sum-exp by half (P12), router logits to four times
-(P51). Parameter norms are judged both ways (a norm that shrinks: P25), the others in the way that harms.
+(marin#9148), a loss by 0.8 % (from 0.4 % on a note: it creeps up at the end of a cooldown, marin#898), a largest logit to
+its double (pattern P11), a log-sum-exp by half (P12), router logits to four times (P51).
+Parameter norms are judged both ways (a norm that shrinks: P25), the others in the way that harms.
 Silent: before 20 blocks; while the window still holds the first tenth of the run; about a drift that is over, until three
 quarters of a window are newer than its end.
 Fooled by: learning-rate decay (the norm of decayed weights may rise as the rate falls), batch or sequence changes, a
@@ -52,6 +53,7 @@ DRIFTS = {
     "update_norm": Drift(),
     "param_norm": Drift((1, -1)),
     "token_drop": Drift(),
+    "loss": Drift(effect=0.004, risen=0.008),  # of 400,000 null samples with AR(1) up to 0.9 and 2 % noise one note
     "router_entropy": Drift((-1,), effect=0.005),  # near its ceiling it moves little before it collapses
     "router_bias": Drift(effect=math.log(2)),
     "router_logit": Drift(effect=RISEN, risen=math.log(4)),

@@ -17,7 +17,7 @@ from detectors.window import LOOKBACK, Chunk, Detector, Said, State
 
 EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {
-    "loss": ("divergence", "spikes", "shifts", "spread", "rates", "invariants", "silence"),
+    "loss": ("divergence", "spikes", "shifts", "spread", "rates", "direction", "invariants", "silence"),
     "grad_norm": ("spikes", "direction", "kinks", "invariants"),
     "update_norm": ("spikes", "direction", "invariants"),
     "param_norm": ("invariants", "direction", "kinks"),
@@ -32,7 +32,7 @@ BY_ROLE: dict[str, tuple[str, ...]] = {
     "max_logit": ("direction", "kinks"),
     "logsumexp": ("direction", "kinks"),
     "memory": ("direction",),
-    "learning_rate": ("schedule",),
+    "learning_rate": ("schedule", "curve"),
     "eval_loss": ("invariants", "evals"),
     "eval_score": ("evals",),
     "skipped_steps": ("rates",),
@@ -57,7 +57,15 @@ JOINT: dict[str, frozenset[str]] = {
     "stragglers": frozenset({"step_time", "throughput", "mfu"}),
 }
 # detectors across whole-run metrics
-TOGETHER: dict[str, frozenset[str]] = {"ratelaw": frozenset({"grad_norm", "learning_rate"})}
+TOGETHER: dict[str, frozenset[str]] = {
+    "ratelaw": frozenset({"grad_norm", "learning_rate"}),
+    "starved": frozenset({"data_wait", "step_time"}),
+}
+# detectors across metrics, leaves or not, that are given samples and no blocks: evaluations are rare, and counts exact
+POINTS: dict[str, frozenset[str]] = {
+    "siblings": frozenset({"eval_loss", "eval_score"}),
+    "accounts": frozenset({"tokens", "batch_size", "sequence_length"}),
+}
 # samples before the first statistical judgement: 20 blocks of five autocorrelation times of white noise, four groups of
 # 64 behind the gap for a long-run variance, 20 blocks of 16 without the first tenth at the end of a chunk
 NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction": 512, "spread": 7 * CHUNK, "evals": 8}

@@ -55,9 +55,7 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
         return f"{name} is 0 {since}: nothing is learned"
     events, usual = number(finding, "events"), number(finding, "usual")
     if events is not None and usual is not None:
-        verb = "spiked" if finding.role == "loss" else "counted"
-        span = f"{number(finding, 'of_samples') or 0:,.0f}"
-        return f"{name} {verb} {amount(events)} times in {span} samples {since}, {amount(usual)} times as a rule"
+        return _counted(finding, name, events, usual)
     if finding.kind in SLOW:
         return _slowly(finding, name, since)
     sentences = {
@@ -68,6 +66,14 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
     if finding.kind == "stall":
         return _stall(finding, name, resolved_step)
     return f"{name} {sentences.get(finding.kind) or f'{_move(finding)} {at}{_stay(finding, resolved_step)}'}"
+
+
+def _counted(finding: Finding, name: str, events: float, usual: float) -> str:
+    span, rule = f"{number(finding, 'of_samples') or 0:,.0f}", f"{amount(usual)} times as a rule"
+    if finding.detector == "restarts":
+        return f"{name} restarted {amount(events)} times in {span} steps of work, {rule}"
+    verb, since = "spiked" if finding.role == "loss" else "counted", f"since step {steps(finding.onset_step)}"
+    return f"{name} {verb} {amount(events)} times in {span} samples {since}, {rule}"
 
 
 def _own(finding: Finding, name: str, since: str) -> str:
@@ -148,6 +154,8 @@ def _slow(finding: Finding) -> str:
 
 def _invariant(finding: Finding) -> str:
     before, after = number(finding, "before"), number(finding, "after")
+    if finding.detector == "accounts":
+        return f"counts {amount(after or 0.0)} tokens a step where the logged sizes say {amount(before or 0.0)},"
     if finding.role == "tokens":
         return f"fell{_from_to(finding)}" if finding.severity else f"counts{_from_to(finding)} tokens a step"
     if after == 0:
@@ -158,6 +166,9 @@ def _invariant(finding: Finding) -> str:
 def _move(finding: Finding) -> str:
     if finding.kind == "schedule":
         return f"was set{_from_to(finding)}" if _from_to(finding) else "left its schedule"
+    share, usual = number(finding, "share"), number(finding, "before")
+    if share is not None and usual is not None:
+        return f"takes {percent(share)} of the step and not {percent(usual)}"
     verb = "diverged" if finding.kind == "divergence" else _verb(finding, "jumped", "dropped", "moved")
     peak, after = number(finding, "peak"), number(finding, "after")
     if finding.kind == "level" and peak is not None and after is not None and peak > 1.05 * abs(after):

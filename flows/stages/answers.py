@@ -1,19 +1,20 @@
 """Answers of every detector to the samples that are new in a pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from detectors import bounds as own
-from detectors import stopped
+from detectors import restarts, stopped
 from detectors.finding import Answer, Finding, Recovery
 from detectors.schedule import restarted
 from detectors.screen import screened
+from detectors.sections import Blocks
 from detectors.series import Array
 from detectors.silence import due_seconds, pace, silent_since
-from detectors.suite import JOINT, TOGETHER, is_sentinel, load_joint
+from detectors.suite import JOINT, POINTS, TOGETHER, is_sentinel, load_joint
 from flows.records import Attempt
 from flows.stages.bounds import Watched, bounds_of
 from flows.stages.crowd import Roles
@@ -26,6 +27,7 @@ from flows.stages.runstate import RunState
 from flows.stages.tiers import by_tier
 from flows.store import Store, Waiting
 
+_POINTED = frozenset[str]().union(*POINTS.values())
 _PACED = ("loss", "grad_norm", "throughput", "step_time")  # roles that are logged at every step
 
 
@@ -72,8 +74,9 @@ def collect(
             if len(done):
                 blocks[name] = done
         out.say(attempt, _evals(past, new.alone, remembered, metrics, each, state))
-        if blocks:
-            out.say(attempt, _joint(blocks, metrics, each, state))
+        points = {n: np.column_stack([p.step, p.step, p.value]) for n, p in parts.items() if metrics[n][0] in _POINTED}
+        for detector, rows in _shown(blocks, points, metrics):
+            out.say(attempt, _joint(detector, rows, metrics, each, state))
         mine = state.joint.setdefault(str(attempt), {})
         # a metric that only a bound keeps out of the crowd is looked at no more than one in it
         whole = {n: part.step for n, part in parts.items() if not metrics[n][1] and not _together(*metrics[n])}
@@ -86,6 +89,10 @@ def collect(
             if each.parent is not None:
                 rates = [name for name in parts if metrics[name][0] == "learning_rate"]
                 out.say(attempt, _restarted(each, past, rates, parts))
+                parents = state.joint.get(str(each.parent), {}).get("restarts", {})
+                reached = max(past.reached(each.parent, each.first_step), each.first_step)
+                said, mine["restarts"] = restarts.scan(by_number[each.parent].first_step, reached, parents)
+                out.say(attempt, said)
         out.new[attempt] = by_tier(found.rows, metrics, each, out.new.get(attempt, []), state)
     _listen(found.rows, metrics, state, heard_until, out)
     return out
@@ -166,23 +173,26 @@ def _evals(
     return said
 
 
-def _joint(
-    blocks: Mapping[str, Array], metrics: Mapping[str, tuple[str, str]], attempt: Attempt, state: RunState
-) -> list[Answer]:
-    """Detectors across metrics; a new attempt goes on with what its parent knew."""
+def _shown(blocks: Mapping[str, Array], points: Mapping[str, Array], metrics: Roles) -> Iterator[tuple[str, Blocks]]:
+    """Each detector across metrics with the new rows of what it looks at, if there are any."""
+    for detector, roles in [*JOINT.items(), *TOGETHER.items(), *POINTS.items()]:
+        if detector in POINTS:
+            new = {name: rows for name, rows in points.items() if metrics[name][0] in roles}
+        else:
+            whole = detector in TOGETHER
+            new = {n: rows for n, rows in blocks.items() if metrics[n][0] in roles and (metrics[n][1] == "") == whole}
+        if new:
+            yield detector, new
+
+
+def _joint(detector: str, new: Blocks, metrics: Roles, attempt: Attempt, state: RunState) -> list[Answer]:
+    """What a detector across metrics says; a new attempt goes on with what its parent knew."""
     mine = state.joint.setdefault(str(attempt.attempt), {})
     parents = state.joint.get(str(attempt.parent), {})
-    said: list[Answer] = []
-    for detector, roles in [*JOINT.items(), *TOGETHER.items()]:
-        whole = detector in TOGETHER
-        new = {n: rows for n, rows in blocks.items() if metrics[n][0] in roles and (metrics[n][1] == "") == whole}
-        if not new:
-            continue
-        module = load_joint(detector)
-        if detector not in mine and detector in parents:
-            mine[detector] = module.carry(parents[detector], attempt.first_step)
-        found, mine[detector] = module.scan(new, metrics, mine.get(detector, {}))
-        said += found
+    module = load_joint(detector)
+    if detector not in mine and detector in parents:
+        mine[detector] = module.carry(parents[detector], attempt.first_step)
+    said, mine[detector] = module.scan(new, metrics, mine.get(detector, {}))
     return said
 
 

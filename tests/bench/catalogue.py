@@ -16,13 +16,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from detectors.suite import BY_ROLE, EVERY, JOINT, LEAF, NEEDED
+from detectors.suite import BY_ROLE, EVERY, JOINT, LEAF, NEEDED, POINTS
 
 HERE = Path(__file__).parent
 ALSO = {  # judged by the stages themselves: two metrics, a whole run, or what a user asks for
     "overfit": "each eval loss with the training loss",
     "ratelaw": "each whole-run gradient norm with the learning rate",
+    "starved": "each whole-run wait for data with the step time",
     "stopped": "every whole-run metric of a core role, with the loss",
+    "restarts": "the attempts of a run",
     "bounds": "any metric that a [bound](bounds.md) names",
 }
 PARTS = ("Sees", "Silent", "Fooled by", "False alarms", "Units")
@@ -37,7 +39,7 @@ gradient norm are S2, a lone gradient-norm spike is never above S1, and what a k
 
 def names() -> list[str]:
     """Every detector that exists in this version, once."""
-    tables = (EVERY, *BY_ROLE.values(), *LEAF.values(), tuple(JOINT))
+    tables = (EVERY, *BY_ROLE.values(), *LEAF.values(), tuple(JOINT), tuple(POINTS))
     known = {name for names in tables for name in names}
     return sorted(known | {name for name in ALSO if (HERE.parents[1] / "detectors" / f"{name}.py").exists()})
 
@@ -50,6 +52,8 @@ def looks_at(name: str) -> str:
         return ALSO[name]
     if name in JOINT:
         return f"{', '.join(sorted(JOINT[name]))}: all leaves together"
+    if name in POINTS:
+        return f"{', '.join(sorted(POINTS[name]))}: all of them together, whole and by domain"
     whole = [role for role, those in BY_ROLE.items() if name in those]
     leaf = [role for role, those in LEAF.items() if name in those]
     return ", ".join(whole) + (f"; each leaf of {', '.join(leaf)}" if leaf else "")

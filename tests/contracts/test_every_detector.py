@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 
 from detectors.finding import Finding
 from detectors.noise import BLOCK, CHUNK
-from detectors.suite import BY_ROLE, EVERY, JOINT, LEAF, TOGETHER, advance, carried, detectors_of, load, load_joint
+from detectors.suite import (
+    BY_ROLE,
+    EVERY,
+    JOINT,
+    LEAF,
+    POINTS,
+    TOGETHER,
+    advance,
+    carried,
+    detectors_of,
+    load,
+    load_joint,
+)
 from flows.stages.memory import Memory, decode, encode
 
 NAMES = sorted({*EVERY, *(name for names in (*BY_ROLE.values(), *LEAF.values()) for name in names)})
@@ -110,7 +122,7 @@ def test_the_arrays_are_not_written_to(role):
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(series, kept, strict=True))
 
 
-@pytest.mark.parametrize("name", [*NAMES, *sorted({*JOINT, *TOGETHER})])
+@pytest.mark.parametrize("name", [*NAMES, *sorted({*JOINT, *TOGETHER, *POINTS})])
 def test_a_detector_names_itself_and_tells_when_it_is_fooled(name):
     module = load(name) if name in NAMES else load_joint(name)
     assert module.DETECTOR[0] == name
@@ -129,7 +141,8 @@ def test_states_survive_their_bytes_and_a_restart(role):
     assert set(carried(again.states, 10.0)) == set(detectors_of(role))
 
 
-FAMILIES = [(name, role) for name, roles in sorted(JOINT.items()) for role in sorted(roles)]
+ALIKE = {**JOINT, "siblings": POINTS["siblings"]}  # many of one kind; accounts are of few that differ
+FAMILIES = [(name, role) for name, roles in sorted(ALIKE.items()) for role in sorted(roles)]
 LEAVES, BLOCKS = 12, 180
 
 

@@ -42,6 +42,7 @@ def test_ten_percent_in_ten_thousand_steps_is_found_in_slow_noise(seed):
         ("logsumexp", 8.0, 1.3, "up"),
         ("memory", 60.0, 1.04, "up"),
         ("token_drop", 0.02, 1.4, "up"),
+        ("loss", 2.3, 1.006, "up"),
     ],
 )
 def test_each_role_has_a_way_and_an_effect_that_asks_for_attribution(role, start, factor, direction):
@@ -61,6 +62,16 @@ def test_what_goes_on_asks_for_a_look(role, factor):
     found = [a for a in drifts(role, 10 * np.exp(ramp + noise)) if isinstance(a, Finding)]
     assert [f.severity for f in found] == [1, 2]
     assert found[0].episode == found[1].episode
+
+
+def test_a_loss_that_creeps_up_at_the_end_of_a_cooldown_asks_for_a_look():
+    falls = 2.3 * (1 - 0.02 * np.clip(np.arange(18_000) / 15_000, 0, 1))
+    creep = 0.01 * np.clip((np.arange(18_000) - 15_000) / 3_000, 0, 1)
+    noise = 0.0032 * np.random.default_rng(0).standard_normal(18_000)
+    found = [a for a in drifts("loss", falls * np.exp(creep + noise)) if isinstance(a, Finding)]
+    assert [f.severity for f in found] == [1, 2]
+    assert found[0].onset_step == pytest.approx(15_000, abs=300)
+    assert drifts("loss", falls * np.exp(noise)) == []
 
 
 def test_a_tiny_logit_that_doubles_is_no_news():

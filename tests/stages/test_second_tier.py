@@ -61,7 +61,9 @@ def test_the_one_that_moved_by_20_scatters_is_told_at_s2(one):
     _, (findings, incidents, _) = one
     assert ("evals", "eval/d07/loss") in loud(findings)
     assert {metric for detector, metric in loud(findings) if detector == "evals"} == {"eval/d07/loss"}
-    (row,) = [row for row in findings if row["metric"] == "eval/d07/loss" and row["severity"] == 2]
+    assert {metric for detector, metric in loud(findings) if detector == "siblings"} == {"eval/d07/loss"}
+    mine = [row for row in findings if row["metric"] == "eval/d07/loss" and row["detector"] == "evals"]
+    (row,) = [row for row in mine if row["severity"] == 2]
     why = json.loads(row["evidence"])["second_tier"]
     assert why["p"] <= why["alpha"] == 1e-5
     (incident,) = [each for each in incidents if each["incident_id"] == row["incident_id"]]
@@ -80,7 +82,7 @@ def test_60_that_move_by_chance_are_told_at_s1_at_most():
     asked = [row for row in findings if "second_tier" in row["evidence"]]
     assert len(asked) == 2  # the detector itself would have called twice: of 1,980 evaluations with tails like t(3)
     assert {row["severity"] for row in asked} == {1}
-    assert not [row for row in loud(findings) if row[0] == "evals"]
+    assert not [row for row in loud(findings) if row[0] in ("evals", "siblings")]
 
 
 @pytest.mark.parametrize("steps", [35, 211])
