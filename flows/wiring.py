@@ -94,6 +94,12 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
     return report
 
 
+def open_run(config: Config, run: RunSection) -> list[Source]:
+    """The sources of a [[run]] entry. Copies of remote files stay beside the store, so that a pass fetches what is new."""
+    cache = Path(f"{config.store.url}.remote")
+    return open_sources(run.source, step_key=run.step_key, run=run.name, cache=cache)
+
+
 def _channel(name: str, url: Any) -> Channel:
     return open_channel(name, url.get_secret_value())
 
@@ -101,9 +107,7 @@ def _channel(name: str, url: Any) -> Channel:
 def _watch_entry(house: _House, store: Store, run: RunSection) -> None:
     """All runs of one [[run]] entry: a file may hold several."""
     owner = f"run {run.label}"
-    sources = house.report.attempt(
-        owner, "open", partial(open_sources, run.source, step_key=run.step_key, run=run.name), house.call
-    )
+    sources = house.report.attempt(owner, "open", partial(open_run, house.config, run), house.call)
     if sources is not None:
         for source in sources:
             _watch_run(house, store, run, source.describe().run, source)

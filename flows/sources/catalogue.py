@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from flows.errors import BadInput
+from flows.sources.addresses import open_address, scheme_of
 from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
 from flows.sources.delimited import open_tables
 from flows.sources.jsonl import first_objects, open_lines, parse_line
+from flows.sources.mlflow_files import is_run_folder, open_run_folder
 from flows.sources.parquet import MAGIC, open_parquet
 from flows.sources.streams import head, open_file
 from flows.sources.trainer_state import looks_like_history, newest, open_history, run_name
@@ -24,14 +26,17 @@ _SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|txt|log|parquet|pq))?(\.(
 _KNOWN = "JSON Lines, CSV or TSV, Parquet, or a Hugging Face trainer_state.json"
 
 
-def open_sources(target: str, *, step_key: str | None = None, run: str | None = None) -> list[Source]:
-    """The runs of a file or folder, in its order. `run` overrules their name (`run/name` for one of several).
+def open_sources(
+    target: str, *, step_key: str | None = None, run: str | None = None, cache: Path | None = None
+) -> list[Source]:
+    """The runs of a file, folder or address, in its order. `run` overrules their name (`run/name` for one of several).
+
+    Copies of remote files are kept under `cache`; without it they are gone when the process ends.
 
     Raises BadInput, with one line that says what is wrong and how to mend it, where there is nothing to watch.
     """
-    if re.match(r"[a-z][a-z0-9+.-]+://", target, re.IGNORECASE):
-        kind = target.split("://", maxsplit=1)[0]
-        raise refuse(f"{kind}://...", "this kind of address cannot be read", "name a local file or folder")
+    if scheme_of(target):
+        return open_address(target, open_sources, step_key=step_key, run=run, cache=cache)
     path = Path(target)
     try:
         found = path.is_dir(), path.is_file(), path.exists()
@@ -52,6 +57,8 @@ def _in_folder(folder: Path, step_key: str | None, run: str | None) -> list[Sour
     name = run or folder.resolve().name
     if state is not None:
         return [open_history(folder, name, str(folder), step_key)]
+    if is_run_folder(folder):
+        return [open_run_folder(folder, run)]
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     found: dict[Path, list[Source]] = {}
     why: list[str] = []

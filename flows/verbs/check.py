@@ -17,7 +17,7 @@ SCHEMA = "watchkeeper.check/1"  # see check.schema.json beside this file
 
 
 def check(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="training logs: files or folders")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="training logs: files, folders or addresses")],
     as_json: Annotated[bool, typer.Option("--json", help="print the document watchkeeper.check/1")] = False,
     fail_on: Annotated[str, typer.Option(help="lowest severity that gives exit status 1: S0 to S4")] = "S2",
     html: Annotated[Path | None, typer.Option(help="write a page with charts to this file")] = None,
