@@ -32,7 +32,19 @@ class _Head:
     def __init__(self, piece: Piece, floor: int) -> None:
         self.piece = piece
         self.order = np.maximum.accumulate(np.maximum(piece.times, floor))
+        self.ties = _ties(self.order, piece.steps)
         self.taken = 0
+
+
+def _ties(order: Times, steps: Floats) -> Floats:
+    """What decides between metrics at equal times: the step, or a higher one that the metric had at this time before."""
+    if not ((np.diff(order) == 0) & (np.diff(steps) < 0)).any():
+        return steps
+    out = steps.copy()
+    for at in range(1, len(out)):
+        if order[at] == order[at - 1]:
+            out[at] = max(out[at], out[at - 1])
+    return out
 
 
 def merged(pieces: Mapping[str, Iterator[Piece]]) -> Iterator[tuple[pl.DataFrame, dict[str, Place]]]:
@@ -80,8 +92,9 @@ def _upto(
     steps = np.concatenate([head.piece.steps[low:high] for _, head, low, high in cuts])
     number = {name: at for at, name in enumerate(names)}
     which = np.repeat([number[name] for name, *_ in cuts], [high - low for *_, low, high in cuts])
+    ties = np.concatenate([head.ties[low:high] for _, head, low, high in cuts])
     # stable: equal times and steps of one metric stay as they were written
-    chosen = np.lexsort((which, steps, order))
+    chosen = np.lexsort((which, ties, order))
     times = np.concatenate([head.piece.times[low:high] for _, head, low, high in cuts])[chosen]
     values = np.concatenate([head.piece.values[low:high] for _, head, low, high in cuts])[chosen]
     for name, head, _, high in cuts:

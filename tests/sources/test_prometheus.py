@@ -113,7 +113,8 @@ def test_a_later_pull_gives_what_is_new_and_another_query_begins_anew(server: tu
 def test_what_is_scraped_now_comes_only_when_its_window_is_over(server: tuple[str, int]) -> None:
     base, _ = server
     begun = math.floor(time.time())
-    query = f"prometheus+http://{base}/?query.errors={quote('sum by (link) (link_errors_total)')}&step=1s&lateness=0s&start={begun}"
+    asked = quote("sum by (link) (link_errors_total)")
+    query = f"prometheus+http://{base}/?query.errors={asked}&step=1s&lateness=0s&start={begun}"
     (source,) = open_sources(query)
     cursor, rows = None, pl.DataFrame()
     for _ in range(30):
