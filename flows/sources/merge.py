@@ -1,5 +1,6 @@
 """Metrics that are kept one by one, put back into the order in which the run wrote them: by time, then step."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.records import SAMPLE_SCHEMA
-from flows.sources.rows import FLUSH_ROWS
+from flows.sources.rows import BATCH_SECONDS, FLUSH_ROWS
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -48,7 +49,7 @@ def _ties(order: Times, steps: Floats) -> Floats:
 
 
 def merged(pieces: Mapping[str, Iterator[Piece]]) -> Iterator[tuple[pl.DataFrame, dict[str, Place]]]:
-    """SAMPLE_SCHEMA frames of about FLUSH_ROWS, each with the places behind it of the metrics that moved.
+    """SAMPLE_SCHEMA frames of about FLUSH_ROWS, or of BATCH_SECONDS, each with the places behind it of the metrics that moved.
 
     Holds one piece a metric. Every metric is read up to the time which all have reached, then the next pieces are read.
     """
@@ -57,7 +58,7 @@ def merged(pieces: Mapping[str, Iterator[Piece]]) -> Iterator[tuple[pl.DataFrame
     floors: dict[str, int] = {}
     parts: list[pl.DataFrame] = []
     places: dict[str, Place] = {}
-    size = 0
+    size, until = 0, time.monotonic() + BATCH_SECONDS
     while True:
         for name in [name for name in waiting if name not in heads]:
             piece = next((each for each in waiting[name] if len(each.times)), None)
@@ -71,8 +72,9 @@ def merged(pieces: Mapping[str, Iterator[Piece]]) -> Iterator[tuple[pl.DataFrame
         part = _upto(frontier, heads, names, floors, places)
         parts.append(part)
         size += len(part)
-        if size >= FLUSH_ROWS:
+        if size >= FLUSH_ROWS or time.monotonic() > until:
             yield pl.concat(parts), dict(places)
+            until = time.monotonic() + BATCH_SECONDS
             parts, size = [], 0
             places.clear()
     if parts:

@@ -22,7 +22,7 @@ import httpx
 from flows.errors import BadInput, SourceUnavailable
 from flows.records import Batch, Description
 from flows.sources.contract import Source, refuse
-from flows.sources.web import TIMEOUT, check_status, netrc_login, retried
+from flows.sources.web import check_status, netrc_login, open_client, retried
 
 OVERLAP = 4096  # bytes at the end of the copy that must still be there
 MAX_FILE_BYTES = 64 << 30
@@ -126,8 +126,8 @@ def _from_web(url: str, known: bool, begin: int) -> Iterator[tuple[int, Iterator
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={begin}-"} if begin else {})}
     auth = httpx.BasicAuth(*login) if login else None
     with (
-        httpx.Client(timeout=TIMEOUT, auth=auth, follow_redirects=True, max_redirects=5) as client,
-        client.stream("GET", url, headers=headers) as response,
+        open_client(headers, auth, redirects=True) as client,
+        client.stream("GET", url) as response,
     ):
         if response.status_code == 416:  # it has become shorter than that
             yield begin, iter(())

@@ -2,19 +2,20 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from flows.records import Batch
 from flows.sources.clockgaps import ClockGaps
 from flows.sources.cursor import decode
-from flows.sources.objects import NONFINITE, ObjectRows
-from flows.sources.rows import FLUSH_ROWS, Rows
+from flows.sources.objects import MAX_DEPTH, NONFINITE, ObjectRows
+from flows.sources.rows import BATCH_SECONDS, FLUSH_ROWS, Rows
 
 FORMAT = "wandb"
 STEP = "_step"
 _TIME = "_timestamp"
-_OURS = "_wandb"  # W&B's own bookkeeping
+OURS = frozenset({"_wandb", "_runtime"})  # W&B's own columns are no metrics
 _PICTURE = "histogram or media instead of a number"
 _CHANGED = "a row that was read already has other values now; the last one wins"
 
@@ -41,6 +42,7 @@ class History:
         self._gaps = ClockGaps(state.get("time"), state.get("usual"))
         self._said_short = int(state.get("short", 0))
         self._fresh = False
+        self._until = time.monotonic() + BATCH_SECONDS
 
     def begin_anew(self) -> None:
         """Forget the cursor: what was read is no longer there."""
@@ -49,8 +51,8 @@ class History:
 
     @property
     def full(self) -> bool:
-        """Whether it is time for a batch."""
-        return len(self._objects.rows) >= FLUSH_ROWS
+        """Whether it is time for a batch: what is stored need not be asked for again after an interruption."""
+        return len(self._objects.rows) >= FLUSH_ROWS or time.monotonic() > self._until
 
     def add(self, row: Mapping[str, Any]) -> None:
         """One row, with `_step`; dicts with a `_type` (histograms, media) are counted, not kept."""
@@ -64,12 +66,13 @@ class History:
                 return
             self._objects.rows.notes[_CHANGED] += 1
             self.rows_taken -= 1
-        kept = {name: value for name, value in row.items() if name != _OURS and not _is_media(value)}
-        if len(kept) < len(row):
-            self._objects.rows.notes[_PICTURE] += len(row) - len(kept) - (_OURS in row)
-        time = row.get(_TIME)
-        if isinstance(time, int | float):
-            self._gaps.add(float(time), float(step))
+        kept: dict[str, Any] = {}
+        ours = OURS - {self._key}
+        if pictures := _flatten({name: row[name] for name in row if name not in ours}, "", kept, 0):
+            self._objects.rows.notes[_PICTURE] += pictures
+        seconds = row.get(_TIME)
+        if isinstance(seconds, int | float):
+            self._gaps.add(float(seconds), float(step))
         if self._key != STEP:
             del kept[STEP]
         self._objects.add(kept)
@@ -97,11 +100,21 @@ class History:
             "count": self._objects.count, "time": self._gaps.last, "usual": self._gaps.usual, "short": self._said_short,
         }  # fmt: skip
         restart, self.restart, self._fresh = self.restart, False, False
+        self._until = time.monotonic() + BATCH_SECONDS
         return Batch(rows, json.dumps(state), restart, notes)
 
 
-def _is_media(value: object) -> bool:
-    return isinstance(value, dict) and "_type" in value
+def _flatten(row: Mapping[str, Any], prefix: str, kept: dict[str, Any], depth: int) -> int:
+    """Put the values into `kept`, nested names joined by dots as W&B shows them; how many were media."""
+    pictures = 0
+    for name, value in row.items():
+        if not isinstance(value, dict):
+            kept[prefix + name] = value
+        elif "_type" in value:
+            pictures += 1
+        elif depth < MAX_DEPTH:
+            pictures += _flatten(value, f"{prefix}{name}.", kept, depth + 1)
+    return pictures
 
 
 def _may_be_number(value: object) -> bool:

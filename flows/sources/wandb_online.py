@@ -17,7 +17,7 @@ from flows.errors import SourceUnavailable
 from flows.records import Batch, Description
 from flows.sources.contract import refuse
 from flows.sources.wandb_address import WandbAddress, api_key
-from flows.sources.wandb_history import FORMAT, STEP, History
+from flows.sources.wandb_history import FORMAT, OURS, STEP, History
 from flows.sources.web import TooMuch, ask, open_client
 
 PAGE = 1_000  # steps at a time, as W&B's SDK does
@@ -134,10 +134,11 @@ class WandbRun:
 
     def _rows_by_key(self, client: httpx.Client, about: About, low: int, high: int) -> list[dict[str, Any]]:
         steady = {name for name, counts in about.types.items() if sum(counts.values()) == about.lines}
-        numbers = [name for name, counts in about.types.items() if set(counts) - _NO_NUMBERS and name != STEP]
+        passed = {STEP, *(OURS - {self.wanted or STEP})}
+        numbers = [name for name, counts in about.types.items() if set(counts) - _NO_NUMBERS and name not in passed]
         base = [STEP, *([_TIME] if _TIME in steady else [])]
         dense = [name for name in numbers if name in steady and name not in base]
-        groups = [dense, *([name] for name in numbers if name not in steady)]
+        groups = [dense, *([name] for name in numbers if name not in steady and name not in base)]
         rows: dict[float, dict[str, Any]] = {}
         for start in range(0, len(groups), SPECS):
             part = groups[start : start + SPECS]

@@ -7,9 +7,11 @@ import json
 import logging
 import os
 import random
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
+from functools import cache
 from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,11 +35,22 @@ class TooMuch(SourceUnavailable):
     """The answer is too large; a smaller question may do."""
 
 
-def open_client(headers: Mapping[str, str] | None = None, auth: httpx.Auth | None = None) -> httpx.Client:
-    """A client that follows no redirect (a proxy's login page would look like an answer)."""
+def open_client(
+    headers: Mapping[str, str] | None = None, auth: httpx.Auth | None = None, *, redirects: bool = False
+) -> httpx.Client:
+    """A client. Without `redirects` it follows none: a proxy's login page would look like an answer."""
     # its lines at INFO hold whole addresses
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    return httpx.Client(timeout=TIMEOUT, headers=dict(headers or {}), auth=auth)
+    return httpx.Client(
+        timeout=TIMEOUT, headers=dict(headers or {}), auth=auth, verify=_certificates(),
+        follow_redirects=redirects, max_redirects=5,
+    )  # fmt: skip
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Read once: it takes longer than a question."""
+    return httpx.create_ssl_context()
 
 
 def netrc_login(host: str) -> tuple[str, str] | None:

@@ -3,9 +3,10 @@
 import json
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +14,11 @@ from flows.errors import BadConfig, BadInput
 from flows.incidents.incident import plain
 from flows.messages.document import RunDoc
 
+if TYPE_CHECKING:
+    from flows.stages.pull import Progress
+
 SCHEMA = "watchkeeper.check/1"  # see check.schema.json beside this file
+LONG_SECONDS = 2.0  # before a pull is worth counting
 
 
 def check(
@@ -89,8 +94,8 @@ def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, ht
                 f"{found.source}: a run of the name {found.run!r} was read from {names[found.run]} already; "
                 "check them one by one."
             )
-        with _quietly():
-            pull(kept, source, role_of, final=True)
+        with _spinner() as progress:
+            pull(kept, source, role_of, final=True, progress=progress)
             judge(kept, found.run, load_playbook, clock=time.time)
         out.append(run_document(kept, found.run))
         if not out[-1]["samples"]:
@@ -105,10 +110,19 @@ def run_checks(paths: list[str], *, step_key: str | None, store: Path | None, ht
     return out
 
 
-def _quietly() -> AbstractContextManager[object]:
-    """A spinner on standard error where somebody looks at it."""
+@contextmanager
+def _spinner() -> "Iterator[Progress]":
+    """A spinner on standard error where somebody looks at it; a long pull tells it how many samples there are."""
     if not sys.stderr.isatty():
-        return nullcontext()
+        yield lambda rows: None
+        return
     from rich.console import Console
 
-    return Console(stderr=True).status("reading and judging")
+    begun = time.monotonic()
+    with Console(stderr=True).status("reading and judging") as status:
+
+        def show(rows: int) -> None:
+            if time.monotonic() - begun > LONG_SECONDS:
+                status.update(f"reading and judging: {rows:,} samples so far")
+
+        yield show

@@ -17,6 +17,11 @@ def type_of(value: object) -> str:
     return "number" if isinstance(value, int | float) or value in {"NaN", "Infinity", "-Infinity"} else "string"
 
 
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """A client that has gone is what some tests are about."""
+
+
 class WandbServer:
     """One run, `rows` in the order of `_step`. `faults` are answers given before any other; `asked` keeps the questions."""
 
@@ -63,7 +68,7 @@ class WandbServer:
             def log_message(self, *_: object) -> None:
                 """Be quiet."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Quiet(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

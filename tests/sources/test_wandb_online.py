@@ -71,7 +71,7 @@ def samples(rows: list[dict[str, Any]]) -> list[tuple[float, str, float]]:
         (float(one["_step"]), name, float(value))
         for one in rows
         for name, value in one.items()
-        if name not in {"_step", "_timestamp"}
+        if not name.startswith("_")
     ]
 
 
@@ -145,14 +145,23 @@ def test_rows_with_histograms_are_asked_for_by_their_numbers(server: WandbServer
     wanted = samples([{k: v for k, v in one.items() if k != "weights"} for one in server.rows])
     assert repr(found.sort(key).select("step", "name", "value").rows()) == repr(sorted(wanted, key=lambda one: one[:2]))
     asked = [json.loads(spec) for question in server.asked for spec in question["variables"].get("specs", [])]
-    assert {tuple(spec["keys"][2:]) for spec in asked} == {("_runtime", "loss"), ("eval/loss",), ("grad",)}
+    assert {tuple(spec["keys"][2:]) for spec in asked} == {("loss",), ("eval/loss",), ("grad",)}
     assert not any("history(" in question["query"] for question in server.asked)
+
+
+def test_nested_names_are_joined_by_dots(server: WandbServer) -> None:
+    server.rows = [
+        {"_step": 0, "_wandb": {"runtime": 3}, "a": {"b": 1.0, "c": {"d": 2.0, "h": {"_type": "histogram"}}}}
+    ]
+    (batch,) = opened(server).pull(None)
+    assert batch.rows.select("name", "value").rows() == [("a.b", 1.0), ("a.c.d", 2.0)]
+    assert batch.notes == {"histogram or media instead of a number": 1}
 
 
 def test_a_histogram_in_a_whole_row_is_counted_and_not_kept(server: WandbServer) -> None:
     server.rows = [row(0), row(1, picture={"_type": "image-file", "path": "x"})]
     (batch,) = opened(server).pull(None)
-    assert batch.rows["name"].unique().sort().to_list() == ["_runtime", "loss"]
+    assert batch.rows["name"].unique().to_list() == ["loss"]
     assert batch.notes == {"histogram or media instead of a number": 1}
 
 
@@ -236,11 +245,11 @@ def test_a_slow_run_has_no_gaps(server: WandbServer) -> None:
 
 
 def test_batches_stay_small_and_each_cursor_goes_on(server: WandbServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wandb_history, "FLUSH_ROWS", 300)
+    monkeypatch.setattr(wandb_history, "FLUSH_ROWS", 150)
     server.rows = history(800)
     batches = list(opened(server).pull(None))
     assert len(batches) > 5
-    assert max(len(batch.rows) for batch in batches) < 310
+    assert max(len(batch.rows) for batch in batches) < 160
     assert told(batches) == repr(samples(server.rows))
     for at, batch in enumerate(batches):
         assert told(batches[: at + 1] + list(opened(server).pull(batch.cursor))) == repr(samples(server.rows))
@@ -251,7 +260,7 @@ def test_a_run_of_many_metrics_is_asked_for_in_small_pages(
 ) -> None:
     monkeypatch.setattr(wandb_online, "VALUES", 5_000)
     server.rows = [row(step, **{f"norm/{at}": 1.0 for at in range(96)}) for step in range(120)]
-    assert sum(len(batch.rows) for batch in opened(server).pull(None)) == 120 * 98
+    assert sum(len(batch.rows) for batch in opened(server).pull(None)) == 120 * 97
     pages = [q["variables"]["maxStep"] - q["variables"]["minStep"] for q in server.asked if "minStep" in q["variables"]]
     assert pages == [50, 50, 20]
 
@@ -305,7 +314,7 @@ def test_a_fault_that_passes_is_overcome(server: WandbServer, waits: list[float]
 def test_a_fault_that_stays_is_for_now_and_keeps_what_was_stored(
     server: WandbServer, waits: list[float], monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr(wandb_history, "FLUSH_ROWS", 2000)
+    monkeypatch.setattr(wandb_history, "FLUSH_ROWS", 1000)
     source, store = opened(server), open_store(":memory:", clock=lambda: 0.0)
     pages, ask = [0], wandb_online.ask
 
@@ -327,6 +336,29 @@ def test_a_fault_that_stays_is_for_now_and_keeps_what_was_stored(
     assert store.samples("hero", ["loss"], -math.inf, math.inf)["value"].to_list() == [
         one["loss"] for one in server.rows
     ]
+
+
+def test_an_interrupted_pull_keeps_what_was_stored_and_goes_on_there(
+    server: WandbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, store, stored = opened(server), open_store(":memory:", clock=lambda: 0.0), list[int]()
+
+    def interrupt(rows: int) -> None:
+        stored.append(rows)
+        if len(stored) == 12:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as slow:
+        slow.setattr(wandb_history, "BATCH_SECONDS", 0.0)  # as if each row took that long
+        with pytest.raises(KeyboardInterrupt):
+            pull(store, source, lambda name: Role("other"), progress=interrupt)
+    assert stored[0] == 2
+    assert stored == sorted(set(stored))
+    asked = len(server.asked)
+    rest = pull(store, source, lambda name: Role("other"))
+    assert stored[-1] + rest.new_rows == len(samples(server.rows))
+    # what the run is, and then from the last row on that is stored
+    assert server.asked[asked + 1]["variables"]["minStep"] == 11
 
 
 def test_a_server_that_asks_for_long_patience_is_left_alone(server: WandbServer, waits: list[float]) -> None:
@@ -447,9 +479,7 @@ def test_the_sdk_resumes_and_fails_as_our_reader_does(
     (first,) = theirs.pull(None)
     if what == "resume":
         server.rows = [*server.rows, row(2500)]
-        assert told(list(theirs.pull(first.cursor))) == repr(
-            [(2500.0, "_runtime", 25000.0), (2500.0, "loss", 4 / 2501)]
-        )
+        assert told(list(theirs.pull(first.cursor))) == repr([(2500.0, "loss", 4 / 2501)])
     elif what == "rewound":
         server.rows = server.rows[:40]
         (again,) = theirs.pull(first.cursor)
