@@ -162,7 +162,8 @@ def _parse_slowly(text: bytes, start: int, notes: Counter[str]) -> Piece:
         try:
             rows.append((int(parts[0]), float(parts[1]), float(int(parts[2])) if len(parts) > 2 else 0.0, end))
         except (ValueError, IndexError, OverflowError):
-            notes["line that is no sample"] += bool(parts)
+            if parts:
+                notes["line that is no sample"] += 1
     times, values, steps, ends = (np.array(column) for column in zip(*rows, strict=True)) if rows else [np.empty(0)] * 4
     return _piece(text, start, times.astype(np.int64), steps.astype(float), values.astype(float), ends.astype(np.int64))
 

@@ -31,13 +31,15 @@ class History:
         state = decode(cursor, FORMAT)
         known = state.get("step_key") == (wanted or STEP) and state.get("created") == created
         self._place, self._key, self._created = place, wanted or STEP, created
+        self._passed = OURS - {self._key}
         self.restart = bool(cursor) and not known
         self._load(state if known else {})
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self.last_step: int | None = state.get("last")
         self.rows_taken = int(state.get("rows", 0))
-        self._mark = state.get("mark", "")
+        self._mark: str = state.get("mark", "")
+        self._last_row: Mapping[str, Any] | None = None
         self._objects = ObjectRows(Rows(self._place), self._key, state.get("last_value"), state.get("count", 0))
         self._gaps = ClockGaps(state.get("time"), state.get("usual"))
         self._said_short = int(state.get("short", 0))
@@ -60,23 +62,23 @@ class History:
         if isinstance(step, bool) or not isinstance(step, int | float):
             self._objects.rows.notes["row without a _step"] += 1
             return
-        mark = _digest(row)
         if self.last_step is not None and step <= self.last_step:
-            if step < self.last_step or mark == self._mark:
+            if step < self.last_step or _digest(row) == self._last_mark():
                 return
             self._objects.rows.notes[_CHANGED] += 1
             self.rows_taken -= 1
-        kept: dict[str, Any] = {}
-        ours = OURS - {self._key}
-        if pictures := _flatten({name: row[name] for name in row if name not in ours}, "", kept, 0):
-            self._objects.rows.notes[_PICTURE] += pictures
+        kept = {name: value for name, value in row.items() if name not in self._passed}
+        if any(type(value) is dict for value in kept.values()):
+            nested, kept = kept, {}
+            if pictures := _flatten(nested, "", kept, 0):
+                self._objects.rows.notes[_PICTURE] += pictures
         seconds = row.get(_TIME)
         if isinstance(seconds, int | float):
             self._gaps.add(float(seconds), float(step))
         if self._key != STEP:
             del kept[STEP]
         self._objects.add(kept)
-        self.last_step, self._mark, self._fresh = int(step), mark, True
+        self.last_step, self._last_row, self._fresh = int(step), row, True
         self.rows_taken += 1
 
     def missing(self, promised: int) -> None:
@@ -87,6 +89,12 @@ class History:
             self._objects.rows.notes[reason] += short - self._said_short
             self._said_short, self._fresh = short, True
 
+    def _last_mark(self) -> str:
+        """That of the newest row, which is there to be told from another one of its step."""
+        if self._last_row is not None:
+            self._mark, self._last_row = _digest(self._last_row), None
+        return self._mark
+
     def take(self) -> Batch | None:
         """What was added since the last batch; None for nothing new."""
         if not (self._fresh or self.restart):
@@ -96,7 +104,7 @@ class History:
         rows, notes = self._objects.rows.take()
         state = {
             "format": FORMAT, "created": self._created, "step_key": self._key, "last": self.last_step,
-            "rows": self.rows_taken, "mark": self._mark, "last_value": self._objects.last_step,
+            "rows": self.rows_taken, "mark": self._last_mark(), "last_value": self._objects.last_step,
             "count": self._objects.count, "time": self._gaps.last, "usual": self._gaps.usual, "short": self._said_short,
         }  # fmt: skip
         restart, self.restart, self._fresh = self.restart, False, False

@@ -156,6 +156,8 @@ def test_nested_names_are_joined_by_dots(server: WandbServer) -> None:
     (batch,) = opened(server).pull(None)
     assert batch.rows.select("name", "value").rows() == [("a.b", 1.0), ("a.c.d", 2.0)]
     assert batch.notes == {"histogram or media instead of a number": 1}
+    server.rows[0]["a"]["c"].pop("h")
+    assert [batch.notes for batch in opened(server).pull(None)] == [{}]
 
 
 def test_a_histogram_in_a_whole_row_is_counted_and_not_kept(server: WandbServer) -> None:
