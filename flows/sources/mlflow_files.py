@@ -33,9 +33,10 @@ class RunFolder:
 
     path: Path
     run: str
+    source: str
 
     def describe(self) -> Description:
-        return Description(self.run, str(self.path), FORMAT, "step")
+        return Description(self.run, self.source, FORMAT, "step")
 
     def pull(self, cursor: str | None) -> Iterator[Batch]:
         state = decode(cursor, FORMAT)
@@ -71,7 +72,7 @@ def open_run_folder(folder: Path, run: str | None) -> RunFolder:
     if not metric_files(runs[0]):
         raise refuse(runs[0], "a run without a metric", "read it again when the run has logged one")
     found = _RUN_NAME.search((runs[0] / _META).read_text(encoding="utf-8", errors="replace"))
-    return RunFolder(runs[0], run or run_label(found[2] if found else "", runs[0].name))
+    return RunFolder(runs[0], run or run_label(found[2] if found else "", runs[0].name), str(folder))
 
 
 def run_label(name: str, run_id: str) -> str:

@@ -78,22 +78,22 @@ class ServerRun:
         """`info` and `data` of the run. Raises BadInput where there is none."""
         answer = self._asked(client, "runs/get", run_id=self.run_id)
         run = answer.get("run")
-        if not isinstance(run, dict):
+        if not isinstance(run, dict) or not all(isinstance(run.get(part), dict) for part in ("info", "data")):
             raise SourceUnavailable(f"{self.source}: the answer has no run; is it an MLflow server?")
         return run
 
     def _names(self, client: httpx.Client) -> list[str]:
-        metrics = (self.about(client).get("data") or {}).get("metrics") or []
+        metrics = self.about(client)["data"].get("metrics") or []
         if len(metrics) > MAX_METRICS:
             raise refuse(self.source, f"more than {MAX_METRICS:,} metrics", "log one name a quantity, not one a step")
-        return sorted(str(each["key"]) for each in metrics)
+        return sorted(str(each["key"]) for each in metrics if isinstance(each, dict) and "key" in each)
 
     def _pieces(self, client: httpx.Client, name: str, place: Place | None, size: int) -> Iterator[Piece]:
         token, seen = (place["token"], place["seen"]) if place else ("", 0)
         while True:
             given = {"run_id": self.run_id, "metric_key": name, "max_results": max(size, seen + 1)}
             answer = self._asked(client, "metrics/get-history", **given, **({"page_token": token} if token else {}))
-            rows = answer.get("metrics") or []
+            rows = _rows(self.source, answer)
             if seen and (len(rows) < seen or _mark(rows[seen - 1]) != place["mark"]):  # type: ignore[index]
                 raise _Moved
             if len(rows) > seen:
@@ -129,7 +129,7 @@ def open_server(target: str, run: str | None) -> ServerRun:
         raise refuse(target, "no MLflow run", "write mlflow://HOST:PORT/RUN_ID, or paste the address of the run's page")
     looked = ServerRun(base, run_id, run or run_id, target)
     with _client(base) as client:
-        info = looked.about(client).get("info") or {}
+        info = looked.about(client)["info"]
     return ServerRun(base, run_id, run or run_label(str(info.get("run_name") or ""), run_id), target)
 
 
@@ -143,6 +143,16 @@ def _client(base: str) -> httpx.Client:
             return open_client(auth=httpx.BasicAuth(user, os.environ.get("MLFLOW_TRACKING_PASSWORD", "")))
     login = netrc_login(host or "")
     return open_client(auth=httpx.BasicAuth(*login) if login else None)
+
+
+def _rows(source: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = answer.get("metrics") or []
+    try:
+        for row in rows:
+            int(row["timestamp"]), float(row.get("step") or 0), float(row.get("value", 0.0))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise SourceUnavailable(f"{source}: the server gives metrics that are none; the next pass asks again") from None
+    return list(rows)
 
 
 def _piece(rows: list[dict[str, Any]], token: str, seen: int) -> Piece:

@@ -91,19 +91,27 @@ class Queries:
         given = {"start": f"{low:.3f}", "end": f"{high:.3f}", "step": f"{self.step:.3f}"}
         for name, expression in self.queries:
             answer = self._asked(client, "query_range", query=expression, **given)
-            for series in answer.get("result") or []:
-                metric = name_of(series.get("metric") or {}, name or expression)
+            for metric, times, values in self._series(answer, name or expression):
                 if len(metric) > MAX_NAME_CHARS:
                     notes["series with too long a name"] += 1
                     continue
                 if metric in columns:
                     notes["series of the same name, passed over"] += 1
                     continue
-                points = np.array(series["values"], dtype=object).reshape(-1, 2)
-                columns[metric] = points[:, 0].astype(np.float64), points[:, 1].astype(np.float64)
+                columns[metric] = times, values
         if len(columns) > MAX_METRICS:
             raise refuse(self.source, f"more than {MAX_METRICS:,} series", "aggregate them, such as max by (gpu) (...)")
         return self._frame(columns, notes), len(columns)
+
+    def _series(self, answer: dict[str, Any], unnamed: str) -> Iterator[tuple[str, Any, Any]]:
+        """Name, times and values of each series."""
+        try:
+            for series in answer.get("result") or []:
+                points = np.array(series["values"], dtype=object).reshape(-1, 2)
+                name = name_of(series.get("metric") or {}, unnamed)
+                yield name, points[:, 0].astype(np.float64), points[:, 1].astype(np.float64)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise SourceUnavailable(f"{self.source}: the server gives series that are none") from None
 
     def _frame(self, columns: dict[str, tuple[Any, Any]], notes: Counter[str]) -> pl.DataFrame:
         if not columns:

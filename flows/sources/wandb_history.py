@@ -14,6 +14,7 @@ from flows.sources.rows import BATCH_SECONDS, FLUSH_ROWS, Rows
 
 FORMAT = "wandb"
 STEP = "_step"
+ALIVE = frozenset({"running", "pending", "preempting"})  # states in which the last row may not be whole
 _TIME = "_timestamp"
 OURS = frozenset({"_wandb", "_runtime"})  # W&B's own columns are no metrics
 _PICTURE = "histogram or media instead of a number"

@@ -17,7 +17,7 @@ from flows.errors import SourceUnavailable
 from flows.records import Batch, Description
 from flows.sources.contract import refuse
 from flows.sources.wandb_address import WandbAddress, api_key
-from flows.sources.wandb_history import FORMAT, OURS, STEP, History
+from flows.sources.wandb_history import ALIVE, FORMAT, OURS, STEP, History
 from flows.sources.web import TooMuch, ask, open_client
 
 PAGE = 1_000  # steps at a time, as W&B's SDK does
@@ -47,7 +47,7 @@ class About:
     @property
     def over(self) -> bool:
         """Whether its last row is whole: a running one may still add to it."""
-        return self.state not in {"running", "pending"}
+        return self.state not in ALIVE
 
     @property
     def page(self) -> int:
@@ -111,12 +111,13 @@ class WandbRun:
     def about(self, client: httpx.Client) -> About:
         """Raises BadInput where there is no such run, or none that may be read."""
         run = self._asked(client, ABOUT)
-        keys = run.get("historyKeys") or {}
-        types = {name: _types(said) for name, said in (keys.get("keys") or {}).items()}
-        last = keys.get("lastStep", -1)
-        return About(
-            str(run.get("state")), str(run.get("createdAt")), int(run.get("historyLineCount") or 0), int(last), types
-        )
+        try:
+            keys = run.get("historyKeys") or {}
+            types = {name: _types(said) for name, said in (keys.get("keys") or {}).items()}
+            lines, last = int(run.get("historyLineCount") or 0), int(keys.get("lastStep", -1))
+        except (AttributeError, TypeError, ValueError):
+            raise self._strange("historyKeys") from None
+        return About(str(run.get("state")), str(run.get("createdAt")), lines, last, types)
 
     def _rows(self, client: httpx.Client, about: About, low: int, high: int) -> list[dict[str, Any]]:
         """Rows with low <= _step < high, in the order of their steps."""
@@ -130,7 +131,7 @@ class WandbRun:
             rows = [json.loads(line) if isinstance(line, str) else line for line in lines]
         except ValueError:
             raise self._strange("whole row in its history") from None
-        return sorted((row for row in rows if isinstance(row, dict) and STEP in row), key=lambda row: row[STEP])
+        return sorted(filter(_has_step, rows), key=lambda row: row[STEP])
 
     def _rows_by_key(self, client: httpx.Client, about: About, low: int, high: int) -> list[dict[str, Any]]:
         steady = {name for name, counts in about.types.items() if sum(counts.values()) == about.lines}
@@ -149,7 +150,7 @@ class WandbRun:
             found = self._asked(client, BY_KEY, specs=specs).get("sampledHistory")
             if not isinstance(found, list) or len(found) != len(part):
                 raise self._strange("sampledHistory")
-            for row in (row for answered in found for row in answered):
+            for row in (row for answered in found for row in answered or () if _has_step(row)):
                 rows.setdefault(row[STEP], {}).update(row)
         return [rows[step] for step in sorted(rows)]
 
@@ -160,10 +161,12 @@ class WandbRun:
         answer = ask(client, f"{self.address.base}/graphql", self.source, body=body, login=self.address.login)
         if not isinstance(answer, dict):
             raise self._strange("data")
-        data = answer.get("data")
-        if not data and answer.get("errors"):
+        if not answer.get("data") and answer.get("errors"):
             raise SourceUnavailable(f"{self.source}: W&B answers with an error: {_first(answer['errors'])}")
-        run = ((data or {}).get("project") or {}).get("run")
+        try:
+            run = ((answer["data"] or {}).get("project") or {}).get("run")
+        except (AttributeError, KeyError):
+            raise self._strange("data") from None
         if not isinstance(run, dict):
             what = "no such run, or a private one"
             raise refuse(self.source, what, f"check the address; to read what is not public {self.address.login}")
@@ -196,6 +199,11 @@ def _client(address: WandbAddress) -> httpx.Client:
 def _types(said: object) -> dict[str, int]:
     counts = said.get("typeCounts") if isinstance(said, dict) else None
     return {str(each.get("type")): int(each.get("count") or 0) for each in counts or () if isinstance(each, dict)}
+
+
+def _has_step(row: object) -> bool:
+    step = row.get(STEP) if isinstance(row, dict) else None
+    return isinstance(step, int | float) and not isinstance(step, bool)
 
 
 def _first(errors: object) -> str:

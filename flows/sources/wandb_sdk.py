@@ -22,7 +22,7 @@ from flows.errors import SourceUnavailable
 from flows.records import Batch, Description
 from flows.sources.contract import refuse
 from flows.sources.wandb_address import WandbAddress, api_key
-from flows.sources.wandb_history import FORMAT, STEP, History
+from flows.sources.wandb_history import ALIVE, FORMAT, STEP, History
 
 SILENCE_SECONDS = 300.0  # between two rows
 _FOLDERS = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_ARTIFACT_DIR")
@@ -56,7 +56,7 @@ class SdkRun:
                 lines.close()
                 lines = self._lines(0)
                 about, first = next(lines), next(lines, None)
-            end = about["last_step"] + (about["state"] not in {"running", "pending"})
+            end = about["last_step"] + (about["state"] not in ALIVE)
             for row in chain([first] if first else [], lines):
                 if row[STEP] < end:
                     history.add(dict(sorted(row.items())))  # the SDK gives names in any order

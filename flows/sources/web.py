@@ -23,6 +23,7 @@ from flows.errors import SourceUnavailable
 from flows.sources.contract import refuse
 
 TRIES = 5
+PATIENCE = 60.0  # seconds after which there is no further try: other runs are waiting
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 WHOLE_SECONDS = 120.0  # of one answer, however slowly it drips
 MAX_ANSWER_BYTES = 128 << 20
@@ -95,8 +96,8 @@ def retried(place: str, once: Callable[[], T]) -> T:
 
     Raises SourceUnavailable in the end, or at once where the server asks to wait longer than LONGEST_WAIT.
     """
-    why = ""
-    for attempt in range(TRIES):
+    why, begun = "", time.monotonic()
+    for attempt in range(1, TRIES + 1):
         wait = 0.0
         try:
             return once()
@@ -110,10 +111,11 @@ def retried(place: str, once: Callable[[], T]) -> T:
             why = f"no sound answer ({type(error).__name__})"
         if wait > LONGEST_WAIT:
             raise SourceUnavailable(f"{place}: {why} and asks to wait {wait:.0f} s; the next pass asks again")
-        if attempt + 1 < TRIES:
-            # half of it by chance, so that many watchers do not come back at once
-            pause(max(wait, 0.5 * 2.0**attempt * (0.5 + 0.5 * random.random())))
-    raise SourceUnavailable(f"{place}: {why}, {TRIES} times; is the server there?")
+        if attempt == TRIES or time.monotonic() - begun > PATIENCE:
+            break
+        # half of it by chance, so that many watchers do not come back at once
+        pause(max(wait, 2.0 ** (attempt - 2) * (0.5 + 0.5 * random.random())))
+    raise SourceUnavailable(f"{place}: {why}, {attempt} times; is the server there?")
 
 
 def check_status(place: str, status: int, headers: httpx.Headers, content: bytes, login: str) -> None:

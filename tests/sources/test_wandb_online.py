@@ -452,7 +452,10 @@ def test_the_sdk_gives_the_same_rows_and_leaves_nothing_behind(
     server: WandbServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("wandb")
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "network"))
+    monkeypatch.setenv("WATCHKEEPER_NET_LOG", str(tmp_path / "network.log"))
     monkeypatch.setenv("WANDB_BASE_URL", server.url)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     before = {thread for thread in threading.enumerate() if "process_request" not in thread.name}
@@ -463,7 +466,9 @@ def test_the_sdk_gives_the_same_rows_and_leaves_nothing_behind(
     assert rows_of(mine).sort(key).equals(rows_of(other).sort(key))
     assert mine[-1].cursor == other[-1].cursor
     assert {thread for thread in threading.enumerate() if "process_request" not in thread.name} == before
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "home").iterdir()) == []
+    # neither did it talk to anybody else
+    assert not (tmp_path / "network.log").exists()
     # both ways ask for the same pages
     pages = [q["variables"] for q in server.asked if "HistoryPage" in q["query"]]
     assert [(page["minStep"], page["maxStep"]) for page in pages] == [(0, 1000), (1000, 2000), (2000, 2500)] * 2
