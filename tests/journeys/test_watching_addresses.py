@@ -26,7 +26,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbServer]:
     peer.close()
 
 
-def test_init_doctor_and_check_take_an_address(folder: Any, server: WandbServer) -> None:
+def test_init_and_doctor_take_an_address(folder: Any, server: WandbServer) -> None:
     done = folder.run("init", server.run_url + "/workspace?nw=nwuser")
     assert (done.returncode, done.stderr) == (0, "")
     assert "run 'hero', wandb, step '_step', 1 metrics: loss (1)" in done.stdout
@@ -35,14 +35,7 @@ def test_init_doctor_and_check_take_an_address(folder: Any, server: WandbServer)
     ]
     states = {check["what"]: check["state"] for check in json.loads(folder.run("doctor", "--json").stdout)["checks"]}
     assert states["run hero"] == "ok"
-    done = folder.run("check", server.run_url, "--json")
-    (run,) = json.loads(done.stdout)["runs"]
-    assert (run["samples"], run["last_step"], run["source"]) == (200, 199.0, server.run_url)
     assert folder.outside() == ""
-    server.close()
-    done = folder.run("check", "wandb://nobody", "--json")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "write wandb://ENTITY/PROJECT/ID" in done.stderr
 
 
 def test_a_watch_fetches_what_is_new_and_outlives_a_dead_server(

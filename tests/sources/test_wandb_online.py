@@ -23,6 +23,7 @@ from flows.sources.wandb_address import WandbAddress, api_key, is_wandb, wandb_a
 from flows.stages.pull import pull
 from flows.store import open_store
 
+NETWORK = Path(__file__).parents[1] / "network"  # its sitecustomize writes down connections that leave the machine
 KEY = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -434,8 +435,8 @@ def test_check_reads_an_address_and_writes_the_key_nowhere(server: WandbServer, 
     home = tmp_path / "home"
     home.mkdir()
     environment = {
-        "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(home),
-        "WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY,
+        "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join([str(NETWORK), *sys.path]), "HOME": str(home),
+        "WATCHKEEPER_NET_LOG": str(tmp_path / "network.log"), "WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY,
     }  # fmt: skip
     command = [sys.executable, "-m", "flows.cli", "check", server.run_url, "--json", "--store", "kept.duckdb"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
@@ -443,6 +444,7 @@ def test_check_reads_an_address_and_writes_the_key_nowhere(server: WandbServer, 
     (run,) = json.loads(done.stdout)["runs"]
     assert (run["run"], run["source"], run["format"], run["last_step"]) == ("hero", server.run_url, "wandb", 2499.0)
     assert list(home.iterdir()) == []
+    assert not (tmp_path / "network.log").exists()
     assert "Basic" in server.headers[0]["Authorization"]
     for written in (done.stdout, done.stderr, *(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())):
         assert KEY.encode() not in written
@@ -454,7 +456,7 @@ def test_the_sdk_gives_the_same_rows_and_leaves_nothing_behind(
     pytest.importorskip("wandb")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "network"))
+    monkeypatch.setenv("PYTHONPATH", str(NETWORK))
     monkeypatch.setenv("WATCHKEEPER_NET_LOG", str(tmp_path / "network.log"))
     monkeypatch.setenv("WANDB_BASE_URL", server.url)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
