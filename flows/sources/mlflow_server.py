@@ -31,6 +31,9 @@ _LARGEST = float(np.finfo(np.float64).max)
 _LOGIN = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
 
 
+_CHANGED = "samples came late or were changed among those that were read: the run was read anew"
+
+
 class _Moved(Exception):
     """What was read is no longer where it was."""
 
@@ -49,7 +52,7 @@ class ServerRun:
 
     def pull(self, cursor: str | None) -> Iterator[Batch]:
         places: dict[str, Place] = dict(decode(cursor, FORMAT).get("pages") or {})
-        restart = bool(cursor) and not places
+        restart, notes = bool(cursor) and not places, dict[str, int]()
         with _client(self.base) as client:
             names = self._names(client)
             batches = self._read(client, names, places)
@@ -57,13 +60,13 @@ class ServerRun:
                 # looks at every metric once
                 first = next(batches, None)
             except _Moved:
-                places, restart = {}, True
+                places, restart, notes = {}, True, {_CHANGED: 1}
                 batches = self._read(client, names, places)
                 first = next(batches, None)
             for rows, moved in chain([first] if first else [], batches):
                 places |= moved
-                yield Batch(rows, _cursor(places), restart)
-                restart = False
+                yield Batch(rows, _cursor(places), restart, notes)
+                restart, notes = False, {}
         if restart:
             yield Batch(pl.DataFrame(schema=SAMPLE_SCHEMA), _cursor(places), restart)
 
@@ -98,9 +101,11 @@ class ServerRun:
                 raise _Moved
             if len(rows) > seen:
                 yield _piece(rows[seen:], token, seen)
-            token = answer.get("next_page_token") or ""
+            last, token = token, answer.get("next_page_token") or ""
             if not token:
                 return
+            if token == last or not rows:
+                raise SourceUnavailable(f"{self.source}: the server's pages have no end; the next pass asks again")
             place, seen = None, 0
 
     def _asked(self, client: httpx.Client, what: str, **params: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from flows.records import SAMPLE_SCHEMA, Batch, Description
 from flows.sources.contract import MAX_METRICS, MAX_NAME_CHARS, refuse
 from flows.sources.cursor import decode
 from flows.sources.rows import FLUSH_ROWS
+from flows.sources.timestamps import PLAUSIBLE_SECONDS
 from flows.sources.web import TooMuch, ask, netrc_login, open_client
 
 FORMAT = "prometheus"
@@ -80,10 +81,14 @@ class Queries:
     def _now(self, client: httpx.Client) -> float:
         """The server's clock: what it has not scraped yet is behind it, whatever ours says."""
         answer = self._asked(client, "query", query="time()")
+        low, high = PLAUSIBLE_SECONDS
         try:
-            return float(answer["result"][1])
+            now = float(answer["result"][1])
         except (KeyError, IndexError, TypeError, ValueError):
-            raise SourceUnavailable(f"{self.source}: the server does not tell its time; is it a Prometheus?") from None
+            now = math.nan
+        if not low <= now < high:
+            raise SourceUnavailable(f"{self.source}: the server does not tell its time; is it a Prometheus?")
+        return now
 
     def _window(self, client: httpx.Client, low: float, high: float, notes: Counter[str]) -> tuple[pl.DataFrame, int]:
         """Rows with low <= time <= high in the order of time, then of the queries; and how many series they are of."""

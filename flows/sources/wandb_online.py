@@ -131,7 +131,7 @@ class WandbRun:
             rows = [json.loads(line) if isinstance(line, str) else line for line in lines]
         except ValueError:
             raise self._strange("whole row in its history") from None
-        return sorted(filter(_has_step, rows), key=lambda row: row[STEP])
+        return sorted((row for row in rows if _is_within(row, low, high)), key=lambda row: row[STEP])
 
     def _rows_by_key(self, client: httpx.Client, about: About, low: int, high: int) -> list[dict[str, Any]]:
         steady = {name for name, counts in about.types.items() if sum(counts.values()) == about.lines}
@@ -150,7 +150,7 @@ class WandbRun:
             found = self._asked(client, BY_KEY, specs=specs).get("sampledHistory")
             if not isinstance(found, list) or len(found) != len(part):
                 raise self._strange("sampledHistory")
-            for row in (row for answered in found for row in answered or () if _has_step(row)):
+            for row in (row for answered in found for row in answered or () if _is_within(row, low, high)):
                 rows.setdefault(row[STEP], {}).update(row)
         return [rows[step] for step in sorted(rows)]
 
@@ -201,9 +201,9 @@ def _types(said: object) -> dict[str, int]:
     return {str(each.get("type")): int(each.get("count") or 0) for each in counts or () if isinstance(each, dict)}
 
 
-def _has_step(row: object) -> bool:
+def _is_within(row: object, low: int, high: int) -> bool:
     step = row.get(STEP) if isinstance(row, dict) else None
-    return isinstance(step, int | float) and not isinstance(step, bool)
+    return isinstance(step, int | float) and not isinstance(step, bool) and low <= step < high
 
 
 def _first(errors: object) -> str:

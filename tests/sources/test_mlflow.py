@@ -151,6 +151,7 @@ def test_a_history_that_was_written_over_begins_anew(peer: Peer, way: int) -> No
         peer.log(run, ("loss", 77.0, 1_789_999_999_000, 0))
         (again,) = pulled(target, first.cursor)
         assert len(again.rows) == 9
+        assert list(again.notes.values()) == [1]
     else:
         (again,) = pulled(target, json.dumps({**cursor, "mark": "another"}))
         assert again.rows.equals(first.rows)

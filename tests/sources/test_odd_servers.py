@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.errors import WatchkeeperError
+from flows.errors import SourceUnavailable, WatchkeeperError
 from flows.sources import web
 from flows.sources.catalogue import open_sources
 
@@ -25,6 +25,9 @@ ODD: list[Any] = [
     {"run": {"info": {}, "data": {"metrics": [{"key": "a"}]}}, "metrics": [{"key": "a"}]},
     {"run": {"info": {}, "data": {"metrics": [{"key": "a"}]}}, "metrics": [{"timestamp": "x", "value": None}]},
     {"status": "success", "data": {"result": [1e9, "x"]}}, {"status": "success", "data": {"result": [1.79e9, "1.79e9"]}},
+    {"run": {"info": {}, "data": {"metrics": [{"key": "a"}]}}, "metrics": [], "next_page_token": "x"},
+    {"status": "success", "data": {"result": [1e9, "1e300"]}}, {"status": "success", "data": {"result": [1e9, "NaN"]}},
+    {"data": {"project": {"run": {"historyKeys": {"lastStep": 3}, "history": ['{"_step": 9, "loss": 1}']}}}},
     {"status": "success"}, {"status": "error", "error": "boom"},
 ]  # fmt: skip
 
@@ -71,3 +74,12 @@ def test_an_odd_answer_gives_no_rows_and_no_other_error(server: Any, form: str) 
             assert len(str(error)) < 600
             assert "\n" not in str(error)
     assert refused > 12
+
+
+def test_pages_without_an_end_are_left(server: Any) -> None:
+    rows = [{"timestamp": 1_790_000_000_000, "step": 0, "value": 1.0}]
+    odd = {"run": {"info": {}, "data": {"metrics": [{"key": "a"}]}}, "metrics": rows, "next_page_token": "again"}
+    server.RequestHandlerClass.answer = json.dumps(odd).encode()
+    (source,) = open_sources(f"mlflow://127.0.0.1:{server.server_address[1]}/0123456789abcdef")
+    with pytest.raises(SourceUnavailable, match="the server's pages have no end"):
+        list(source.pull(None))
