@@ -52,8 +52,11 @@ def _address(value: object) -> object:
 def is_secret(url: str) -> bool:
     """Whether a URL holds a password or token, or belongs to a service whose URL is one."""
     scheme, colon, _ = url.partition(":")
-    if not colon or scheme.lower() not in PLAIN_SCHEMES:
-        return True
+    return not colon or scheme.lower() not in PLAIN_SCHEMES or holds_secret(url)
+
+
+def holds_secret(url: str) -> bool:
+    """Whether a password or token stands in a URL."""
     parts = urlsplit(url)
     return parts.password is not None or any(_TELLING.search(key) for key, _ in parse_qsl(parts.query))
 

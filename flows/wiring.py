@@ -25,6 +25,7 @@ from flows.records import Role
 from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
 from flows.sources.grammar import UserPattern
+from flows.sources.lineage import Chain, Segment
 from flows.sources.roles import role_of
 from flows.stages import checks, selfcheck
 from flows.stages.announce import announcer
@@ -95,6 +96,25 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
     return report
 
 
+def open_run(config: Config, run: RunSection) -> list[Source]:
+    """The sources of a [[run]] entry: one for several segments. Copies of remote files stay beside the store.
+
+    Raises BadConfig for a segment that holds several runs, BadInput where nothing can be read.
+    """
+    patterns = [UserPattern(**each.model_dump()) for each in config.pattern]
+    opened = partial(open_sources, step_key=run.step_key, patterns=patterns, cache=Path(f"{config.store.url}.remote"))
+    if not run.segment:
+        return opened(run.source, run=run.name)
+    parts = []
+    for each in run.segment:
+        found = opened(each.source)
+        if len(found) != 1:
+            names = ", ".join(source.describe().run for source in found[:12])
+            raise BadConfig(f"{config.path}: segment {each.label} of run {run.label} holds {len(found)} runs ({names})")
+        parts.append(Segment(each.label, found[0], each.first, each.last, each.parent, each.reason))
+    return [Chain(run.label, parts)]
+
+
 def _channel(name: str, url: Any) -> Channel:
     return open_channel(name, url.get_secret_value())
 
@@ -102,17 +122,19 @@ def _channel(name: str, url: Any) -> Channel:
 def _watch_entry(house: _House, store: Store, run: RunSection) -> None:
     """All runs of one [[run]] entry: a file may hold several."""
     owner = f"run {run.label}"
-    patterns = [UserPattern(**each.model_dump()) for each in house.config.pattern]
-    opening = partial(open_sources, run.source, step_key=run.step_key, run=run.name, patterns=patterns)
-    sources = house.report.attempt(owner, "open", opening, house.call)
+    sources = house.report.attempt(owner, "open", partial(open_run, house.config, run), house.call)
     if sources is not None:
         for source in sources:
             _watch_run(house, store, run, source.describe().run, source)
         return
     # what is stored of it already is still judged (it may have fallen silent) and its messages still go out
-    known = house.report.attempt(owner, "look up", partial(_stored_runs, store, run.source)) or []
+    known = house.report.attempt(owner, "look up", partial(_known_runs, store, run)) or []
     for name in known:
         _watch_run(house, store, run, name, None)
+
+
+def _known_runs(store: Store, run: RunSection) -> list[str]:
+    return [run.label] if run.segment and run.label in set(store.runs()["run"]) else _stored_runs(store, run.source)
 
 
 def _stored_runs(store: Store, source: str) -> list[str]:

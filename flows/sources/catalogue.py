@@ -1,46 +1,36 @@
-"""Which source reads a target: told by its content, never by its name."""
+"""Which source reads a target: an address by its scheme, a folder or file by its content, never by its name."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from flows.errors import BadInput
-from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
-from flows.sources.delimited import open_tables
+from flows.sources.addresses import open_address, scheme_of
+from flows.sources.contract import Source, refuse
+from flows.sources.files import KNOWN, Reading, is_event_file, open_file_run
 from flows.sources.grammar import UserPattern
-from flows.sources.jsonl import first_objects, open_lines, parse_line
-from flows.sources.mllog import open_mllog
-from flows.sources.parquet import MAGIC, open_parquet
-from flows.sources.streams import head, open_file
-from flows.sources.textlog import open_text
-from flows.sources.trainer_state import looks_like_history, newest, open_history, run_name
-
-_BINARY = {
-    b"PK\x03\x04": ("a ZIP archive", "unpack it and name a file of it"),
-    b"SQLite format 3": ("an SQLite database", "export its metrics as CSV or Parquet"),
-    b"BZh": ("bzip2-compressed", "decompress it, or compress it with gzip or zstd"),
-    b"\xfd7zXZ": ("xz-compressed", "decompress it, or compress it with gzip or zstd"),
-    b"\xff\xfe": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
-}
-_SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|txt|log|parquet|pq))?(\.(gz|gzip|zst|zstd))?$", re.IGNORECASE)
-_KNOWN = "JSON Lines, CSV or TSV, Parquet, a console log, or a Hugging Face trainer_state.json"
+from flows.sources.trainer_state import newest, open_history
 
 
 def open_sources(
-    target: str, *, step_key: str | None = None, run: str | None = None, patterns: Sequence[UserPattern] = ()
+    target: str,
+    *,
+    step_key: str | None = None,
+    run: str | None = None,
+    patterns: Sequence[UserPattern] = (),
+    cache: Path | None = None,
 ) -> list[Source]:
-    """The runs of a file or folder, in its order. `run` overrules their name (`run/name` for one of several).
-    `patterns` read console logs that no pattern of ours knows, or read them otherwise.
+    """The runs of a file, folder or address, in its order. `run` overrules their name (`run/name` for one of several).
+
+    `patterns` read console logs that no pattern of ours knows, or read them otherwise. Copies of remote files are kept
+    under `cache`; without it they are gone when the process ends.
 
     Raises BadInput, with one line that says what is wrong and how to mend it, where there is nothing to watch.
     """
-    if re.match(r"[a-z][a-z0-9+.-]+://", target, re.IGNORECASE):
-        kind = target.split("://", maxsplit=1)[0]
-        raise refuse(f"{kind}://...", "this kind of address cannot be read", "name a local file or folder")
-    path = Path(target)
+    if scheme_of(target):
+        as_file = partial(open_sources, patterns=patterns)
+        return open_address(target, as_file, step_key=step_key, run=run, cache=cache)
+    path, reading = Path(target), Reading(step_key, run, patterns)
     try:
         found = path.is_dir(), path.is_file(), path.exists()
     except (OSError, ValueError):
@@ -48,110 +38,75 @@ def open_sources(
     if not found[2]:
         raise refuse(target, "no such file or folder", "check the path (relative to the current folder)")
     if found[0]:
-        return _in_folder(path, step_key, run, patterns)
+        return _in_folder(path, reading)
     if not found[1]:
         raise refuse(target, "no regular file", "write the log to a file and name that")
-    return _in_file(path, target, step_key, run, patterns)
+    return open_file_run(path, target, reading)
 
 
-def _in_folder(folder: Path, step_key: str | None, run: str | None, patterns: Sequence[UserPattern]) -> list[Source]:
-    """A Trainer's output folder, or one with a single log that can be read."""
+def _in_folder(folder: Path, reading: Reading) -> list[Source]:
+    """The folder of a tracker's run, or one with a single log that can be read."""
     state = newest(folder)
-    name = run or folder.resolve().name
+    name = reading.run or folder.resolve().name
     if state is not None:
-        return [open_history(folder, name, str(folder), step_key)]
-    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    found: dict[Path, list[Source]] = {}
-    why: list[str] = []
-    for file in files[:100]:
-        try:
-            found[file] = _in_file(file, str(file), step_key, run, patterns)
-        except BadInput as error:
-            why.append(f"{file.name}: {str(error).removeprefix(f'{file}: ')}")
+        return [open_history(folder, name, str(folder), reading.step_key)]
+    if runs := _of_tracker(folder, reading):
+        return runs
+    found, why = _logs_in(folder, name, reading)
     if len(found) == 1:
         return next(iter(found.values()))
     if found:
         names = ", ".join(path.name for path in list(found)[:12])
         raise refuse(folder, f"a folder with {len(found)} logs", f"name one of them: {names}")
+    if below := _below(folder, reading):
+        return below
     seen = "; ".join(why[:3]) or "no files"
-    raise refuse(folder, f"no log that can be read ({seen})", f"put one of these there: {_KNOWN}")
+    raise refuse(folder, f"no log that can be read ({seen})", f"put one of these there: {KNOWN}")
 
 
-def _in_file(
-    path: Path, target: str, step_key: str | None, run: str | None, patterns: Sequence[UserPattern]
-) -> list[Source]:
-    name = run or run_name(path) or path.name
-    with open_file(path) as file:
-        magic = file.read(4)
-    if not magic:
-        raise refuse(path, "an empty file", "name the log of a run that has begun")
-    if magic == MAGIC:
-        return [open_parquet(path, _stem(path, run), target, step_key)]
-    text = head(path)
-    _refuse_binary(path, text)
-    if not text.strip():
-        raise refuse(path, "nothing but blank lines", "name the log of a run that has begun")
-    if looks_like_history(text.decode("utf-8", "replace")):
-        return [open_history(path, name, target, step_key)]
-    if b"\n" not in text and b"\r" not in text and len(text) > MAX_LINE_BYTES:
-        what = f"the line is longer than {MAX_LINE_BYTES >> 20} MB"
-        raise refuse(path, what, "write one JSON object or one row of values a line", 1)
-    first = list(first_objects(text))
-    starts_with_object = text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-    if first and (starts_with_object or b'{"tracker"' in text):
-        return [open_lines(path, _stem(path, run), target, step_key, first)]
-    if not starts_with_object:
-        return _console_or_tables(path, target, step_key, run, patterns)
-    log = _console(path, _stem(path, run), target, step_key, patterns, thorough=False)
-    if log is None:
-        raise _no_objects(path, text)
-    return [log]
+def _of_tracker(folder: Path, reading: Reading) -> list[Source]:
+    """The runs of a folder that W&B or MLflow made."""
+    if any(folder.glob("*.wandb")) or any(folder.glob("*run-*/*.wandb")):
+        from flows.sources.wandb_file import open_wandb
+
+        return list(open_wandb(folder, reading.run, str(folder), reading.step_key))
+    from flows.sources.mlflow_files import is_run_folder, open_run_folder
+
+    return [open_run_folder(folder, reading.run)] if is_run_folder(folder) else []
 
 
-def _console_or_tables(
-    path: Path, target: str, step_key: str | None, run: str | None, patterns: Sequence[UserPattern]
-) -> list[Source]:
-    """A console log that a pattern knows, else a table, else whatever console log it may be."""
-    console = partial(_console, path, _stem(path, run), target, step_key, patterns)
-    if (log := console(thorough=False)) is not None:
-        return [log]
-    try:
-        tables = open_tables(path, _stem(path, run), target, step_key)
-    except BadInput as error:
-        if (log := console(thorough=True)) is not None:
-            return [log]
-        raise BadInput(f"{error} (and no pattern of console logs fits its lines: see docs/sources.md)") from None
-    if run is None:
-        return list(tables)
-    several = len(tables) > 1
-    return [replace(table, run=f"{run}/{table.run}" if several else run) for table in tables]
+def _logs_in(folder: Path, name: str, reading: Reading) -> tuple[dict[Path, list[Source]], list[str]]:
+    """The logs among the files of a folder, and why the others are none. Event files are one log together."""
+    from flows.sources.lightning import is_metrics_file
+
+    found: dict[Path, list[Source]] = {}
+    why: list[str] = []
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    for file in files[:100]:
+        try:
+            if not is_event_file(file):
+                mine = reading.called(reading.run or (name if is_metrics_file(file) else None))
+                found[file] = open_file_run(file, str(file), mine)
+            elif not any(map(is_event_file, found)):
+                from flows.sources.tensorboard import open_event_folder
+
+                found[file] = list(open_event_folder(folder, reading.run, str(folder), reading.step_key))
+        except BadInput as error:
+            why.append(f"{file.name}: {str(error).removeprefix(f'{file}: ')}")
+    return found, why
 
 
-def _console(
-    path: Path, run: str, target: str, step_key: str | None, patterns: Sequence[UserPattern], *, thorough: bool
-) -> Source | None:
-    """A console log; `thorough` looks further than its beginning, and at last takes what looks like one."""
-    log = open_mllog(path, run, target, step_key, thorough=thorough)
-    return log or open_text(path, run, target, step_key, patterns, thorough=thorough)
+def _below(folder: Path, reading: Reading) -> list[Source]:
+    """Runs in the folders of a folder that holds none itself, as trackers lay them out."""
+    from flows.sources.lightning import metrics_files
+    from flows.sources.tensorboard import open_event_folder
+    from flows.sources.wandb_file import open_wandb
 
-
-def _stem(path: Path, run: str | None) -> str:
-    return run or _SUFFIXES.sub("", path.name) or path.name
-
-
-def _refuse_binary(path: Path, text: bytes) -> None:
-    for start, (what, mend) in _BINARY.items():
-        if text.startswith(start):
-            raise refuse(path, what, mend)
-    if b"\0" in text:
-        raise refuse(path, "a binary file", f"give {_KNOWN}")
-
-
-def _no_objects(path: Path, text: bytes) -> BadInput:
-    """Why a file that begins with a brace has no line that is an object with metrics."""
-    line = text.lstrip().split(b"\n")[0]
-    mend = 'write one object a line, such as {"step": 1, "loss": 2.5}'
-    item, _ = parse_line(line)
-    if item is not None:
-        return refuse(path, "JSON, but no metrics of a run", mend, 1)
-    return refuse(path, "no JSON object on the first line, and no log_history", mend, 1)
+    if runs := open_wandb(folder / "wandb", reading.run, str(folder), reading.step_key):
+        return list(runs)
+    if events := open_event_folder(folder, reading.run, str(folder), reading.step_key):
+        return list(events)
+    names = {path: path.parent.name for path in metrics_files(folder)}
+    if reading.run is not None:
+        names = {path: f"{reading.run}/{name}" if len(names) > 1 else reading.run for path, name in names.items()}
+    return [source for path, name in names.items() for source in open_file_run(path, str(path), reading.called(name))]

@@ -13,6 +13,7 @@ from flows.sources.contract import MAX_METRICS, MAX_NAME_CHARS, refuse
 
 _NO_TIME = -(1 << 63)  # numpy's NaT, which Polars reads as null
 FLUSH_ROWS = 400_000  # one block of text adds at most 500,000 rows to it
+BATCH_SECONDS = 10.0  # of a server that is slow: what was stored need not be asked for again
 
 
 class Rows:

@@ -3,10 +3,10 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +14,15 @@ from flows.errors import BadConfig, BadInput
 from flows.incidents.incident import plain
 from flows.messages.document import RunDoc
 
+if TYPE_CHECKING:
+    from flows.stages.pull import Progress
+
 SCHEMA = "watchkeeper.check/1"  # see check.schema.json beside this file
+LONG_SECONDS = 2.0  # before a pull is worth counting
 
 
 def check(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="training logs: files or folders")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="training logs: files, folders or addresses")],
     as_json: Annotated[bool, typer.Option("--json", help="print the document watchkeeper.check/1")] = False,
     fail_on: Annotated[str, typer.Option(help="lowest severity that gives exit status 1: S0 to S4")] = "S2",
     html: Annotated[Path | None, typer.Option(help="write a page with charts to this file")] = None,
@@ -98,8 +102,8 @@ def run_checks(
                 f"{found.source}: a run of the name {found.run!r} was read from {names[found.run]} already; "
                 "check them one by one."
             )
-        with _quietly():
-            pull(kept, source, role_of, final=True)
+        with _spinner() as progress:
+            pull(kept, source, role_of, final=True, progress=progress)
             judge(kept, found.run, load_playbook, clock=time.time)
         out.append(run_document(kept, found.run))
         if not out[-1]["samples"]:
@@ -114,10 +118,19 @@ def run_checks(
     return out
 
 
-def _quietly() -> AbstractContextManager[object]:
-    """A spinner on standard error where somebody looks at it."""
+@contextmanager
+def _spinner() -> "Iterator[Progress]":
+    """A spinner on standard error where somebody looks at it; a long pull tells it how many samples there are."""
     if not sys.stderr.isatty():
-        return nullcontext()
+        yield lambda rows: None
+        return
     from rich.console import Console
 
-    return Console(stderr=True).status("reading and judging")
+    begun = time.monotonic()
+    with Console(stderr=True).status("reading and judging") as status:
+
+        def show(rows: int) -> None:
+            if time.monotonic() - begun > LONG_SECONDS:
+                status.update(f"reading and judging: {rows:,} samples so far")
+
+        yield show

@@ -104,13 +104,11 @@ def _store(config: Config) -> Iterator[Finding]:
 
 
 def _source(config: Config, run: RunSection) -> Iterator[Finding]:
-    from flows.sources.catalogue import open_sources
-    from flows.sources.grammar import UserPattern
     from flows.sources.roles import role_of
+    from flows.wiring import open_run
 
     role_of("", config.roles_of(run))
-    patterns = [UserPattern(**each.model_dump()) for each in config.pattern]
-    for source in open_sources(run.source, step_key=run.step_key, run=run.name, patterns=patterns):
+    for source in open_run(config, run):
         found = source.describe()
         state, age = _age(config, found.run)
         yield Finding(f"run {found.run}", state, f"{found.source}: {found.format}, step {found.step_key!r}, {age}")

@@ -67,7 +67,7 @@ min_severity = "S2"
 
 
 def init(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="training logs: files or folders")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="training logs: files, folders or addresses")],
     config: Annotated[Path, typer.Option(help="the file to write")] = Path(FILE),
     force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
 ) -> None:
@@ -113,5 +113,9 @@ def _section(target: str, seen: list[str]) -> str:
 
 def _as_written(target: str, folder: Path) -> str:
     """Relative to the configuration where it lies below it, else absolute: a watch may run from anywhere."""
+    from flows.sources.addresses import scheme_of
+
+    if scheme_of(target):
+        return target
     path = Path(target).absolute()
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
