@@ -8,9 +8,12 @@ from flows.errors import BadInput
 from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
 from flows.sources.delimited import open_tables
 from flows.sources.jsonl import first_objects, open_lines, parse_line
+from flows.sources.lightning import is_metrics_file, metrics_files
 from flows.sources.parquet import MAGIC, open_parquet
 from flows.sources.streams import head, open_file
+from flows.sources.tensorboard import is_event_file, open_event_file, open_event_folder
 from flows.sources.trainer_state import looks_like_history, newest, open_history, run_name
+from flows.sources.wandb_file import is_wandb_file, open_wandb
 
 _BINARY = {
     b"PK\x03\x04": ("a ZIP archive", "unpack it and name a file of it"),
@@ -52,12 +55,18 @@ def _in_folder(folder: Path, step_key: str | None, run: str | None) -> list[Sour
     name = run or folder.resolve().name
     if state is not None:
         return [open_history(folder, name, str(folder), step_key)]
+    if runs := open_wandb(folder, run, str(folder), step_key):
+        return list(runs)
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     found: dict[Path, list[Source]] = {}
     why: list[str] = []
     for file in files[:100]:
         try:
-            found[file] = _in_file(file, str(file), step_key, run)
+            if not is_event_file(file):
+                called = run or (name if is_metrics_file(file) else None)
+                found[file] = _in_file(file, str(file), step_key, called)
+            elif not any(map(is_event_file, found)):  # all of them are one log
+                found[file] = list(open_event_folder(folder, run, str(folder), step_key))
         except BadInput as error:
             why.append(f"{file.name}: {str(error).removeprefix(f'{file}: ')}")
     if len(found) == 1:
@@ -65,8 +74,23 @@ def _in_folder(folder: Path, step_key: str | None, run: str | None) -> list[Sour
     if found:
         names = ", ".join(path.name for path in list(found)[:12])
         raise refuse(folder, f"a folder with {len(found)} logs", f"name one of them: {names}")
+    if below := _below(folder, step_key, run):
+        return below
     seen = "; ".join(why[:3]) or "no files"
     raise refuse(folder, f"no log that can be read ({seen})", f"put one of these there: {_KNOWN}")
+
+
+def _below(folder: Path, step_key: str | None, run: str | None) -> list[Source]:
+    """Runs in the folders of a folder that holds none itself, as trackers lay them out."""
+    if runs := open_wandb(folder / "wandb", run, str(folder), step_key):
+        return list(runs)
+    if events := open_event_folder(folder, run, str(folder), step_key):
+        return list(events)
+    versions = metrics_files(folder)
+    names = {path: path.parent.name for path in versions}
+    if run is not None:
+        names = {path: f"{run}/{name}" if len(names) > 1 else run for path, name in names.items()}
+    return [source for path, name in names.items() for source in _in_file(path, str(path), step_key, name)]
 
 
 def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> list[Source]:
@@ -77,6 +101,10 @@ def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> 
         raise refuse(path, "an empty file", "name the log of a run that has begun")
     if magic == MAGIC:
         return [open_parquet(path, _stem(path, run), target, step_key)]
+    if is_event_file(path):
+        return [open_event_file(path, run, target, step_key)]
+    if is_wandb_file(path):
+        return list(open_wandb(path, run, target, step_key))
     text = head(path)
     _refuse_binary(path, text)
     if not text.strip():

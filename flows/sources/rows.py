@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from flows.records import SAMPLE_SCHEMA
 from flows.sources.contract import MAX_METRICS, MAX_NAME_CHARS, refuse
@@ -56,6 +57,16 @@ class Rows:
         self._steps.append(step)
         self._times.append(_NO_TIME if micros is None else micros)
         self._counts.append(len(values))
+
+    def extend(
+        self, steps: NDArray[np.float64], micros: NDArray[np.int64], metrics: NDArray[np.int64], values: NDArray[np.float64]
+    ) -> None:
+        """Append lines of one value each; a time of numpy's NaT is none."""
+        self._steps.frombytes(steps.tobytes())
+        self._times.frombytes(micros.tobytes())
+        self._metrics.frombytes(metrics.tobytes())
+        self._values.frombytes(values.tobytes())
+        self._counts.frombytes(np.ones(len(values), np.int64).tobytes())
 
     def take(self) -> tuple[pl.DataFrame, dict[str, int]]:
         """The gathered rows and notes; both start from nothing again."""
