@@ -12,19 +12,21 @@ from flows.sources.lightning import is_metrics_file, metrics_files
 from flows.sources.parquet import MAGIC, open_parquet
 from flows.sources.streams import head, open_file
 from flows.sources.tensorboard import is_event_file, open_event_file, open_event_folder
+from flows.sources.tfrecords import begins_with_record
+from flows.sources.trackio import MAGIC as SQLITE
+from flows.sources.trackio import open_trackio
 from flows.sources.trainer_state import looks_like_history, newest, open_history, run_name
 from flows.sources.wandb_file import is_wandb_file, open_wandb
 
 _BINARY = {
     b"PK\x03\x04": ("a ZIP archive", "unpack it and name a file of it"),
-    b"SQLite format 3": ("an SQLite database", "export its metrics as CSV or Parquet"),
     b"BZh": ("bzip2-compressed", "decompress it, or compress it with gzip or zstd"),
     b"\xfd7zXZ": ("xz-compressed", "decompress it, or compress it with gzip or zstd"),
     b"\xff\xfe": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
 }
 _SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|txt|log|parquet|pq))?(\.(gz|gzip|zst|zstd))?$", re.IGNORECASE)
-_KNOWN = "JSON Lines, CSV or TSV, Parquet, or a Hugging Face trainer_state.json"
+_KNOWN = "JSON Lines, CSV or TSV, Parquet, TensorBoard events, a .wandb file, trackio's database, or a trainer_state.json"
 
 
 def open_sources(target: str, *, step_key: str | None = None, run: str | None = None) -> list[Source]:
@@ -96,12 +98,14 @@ def _below(folder: Path, step_key: str | None, run: str | None) -> list[Source]:
 def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> list[Source]:
     name = run or run_name(path) or path.name
     with open_file(path) as file:
-        magic = file.read(4)
-    if not magic:
+        start = file.read(16)
+    if not start:
         raise refuse(path, "an empty file", "name the log of a run that has begun")
-    if magic == MAGIC:
+    if start.startswith(MAGIC):
         return [open_parquet(path, _stem(path, run), target, step_key)]
-    if is_event_file(path):
+    if start.startswith(SQLITE):
+        return list(open_trackio(path, run, target, step_key))
+    if begins_with_record(start):
         return [open_event_file(path, run, target, step_key)]
     if is_wandb_file(path):
         return list(open_wandb(path, run, target, step_key))
