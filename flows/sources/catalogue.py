@@ -16,7 +16,8 @@ from flows.sources.tfrecords import begins_with_record
 from flows.sources.trackio import MAGIC as SQLITE
 from flows.sources.trackio import open_trackio
 from flows.sources.trainer_state import looks_like_history, newest, open_history, run_name
-from flows.sources.wandb_file import is_wandb_file, open_wandb
+from flows.sources.wandb_file import open_wandb
+from flows.sources.wandb_log import START as WANDB
 
 _BINARY = {
     b"PK\x03\x04": ("a ZIP archive", "unpack it and name a file of it"),
@@ -26,7 +27,9 @@ _BINARY = {
     b"\xfe\xff": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
 }
 _SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|txt|log|parquet|pq))?(\.(gz|gzip|zst|zstd))?$", re.IGNORECASE)
-_KNOWN = "JSON Lines, CSV or TSV, Parquet, TensorBoard events, a .wandb file, trackio's database, or a trainer_state.json"
+_KNOWN = (
+    "JSON Lines, CSV or TSV, Parquet, TensorBoard events, a .wandb file, trackio's database, or a trainer_state.json"
+)
 
 
 def open_sources(target: str, *, step_key: str | None = None, run: str | None = None) -> list[Source]:
@@ -101,14 +104,8 @@ def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> 
         start = file.read(16)
     if not start:
         raise refuse(path, "an empty file", "name the log of a run that has begun")
-    if start.startswith(MAGIC):
-        return [open_parquet(path, _stem(path, run), target, step_key)]
-    if start.startswith(SQLITE):
-        return list(open_trackio(path, run, target, step_key))
-    if begins_with_record(start):
-        return [open_event_file(path, run, target, step_key)]
-    if is_wandb_file(path):
-        return list(open_wandb(path, run, target, step_key))
+    if found := _of_tracker(path, start, target, step_key, run):
+        return found
     text = head(path)
     _refuse_binary(path, text)
     if not text.strip():
@@ -129,6 +126,17 @@ def _in_file(path: Path, target: str, step_key: str | None, run: str | None) -> 
         return list(tables)
     several = len(tables) > 1
     return [replace(table, run=f"{run}/{table.run}" if several else run) for table in tables]
+
+
+def _of_tracker(path: Path, start: bytes, target: str, step_key: str | None, run: str | None) -> list[Source]:
+    """The runs of a binary file that a tracker or a table writer left, by its first bytes; none for any other."""
+    if start.startswith(MAGIC):
+        return [open_parquet(path, _stem(path, run), target, step_key)]
+    if start.startswith(SQLITE):
+        return list(open_trackio(path, run, target, step_key))
+    if begins_with_record(start):
+        return [open_event_file(path, run, target, step_key)]
+    return list(open_wandb(path, run, target, step_key)) if start.startswith(WANDB) else []
 
 
 def _stem(path: Path, run: str | None) -> str:

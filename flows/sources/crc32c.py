@@ -15,10 +15,10 @@ _POLYNOMIAL = 0x82F63B78
 
 
 def _table() -> NDArray[np.uint32]:
-    table = np.arange(256, dtype=np.uint32)
+    sums = list(range(256))
     for _ in range(8):
-        table = (table >> 1) ^ (np.uint32(_POLYNOMIAL) * (table & 1))
-    return table
+        sums = [(each >> 1) ^ (_POLYNOMIAL * (each & 1)) for each in sums]
+    return np.array(sums, np.uint32)
 
 
 _TABLE = _table()
@@ -47,7 +47,7 @@ def crc32c(texts: Sequence[bytes]) -> NDArray[np.uint32]:
 def masked_crc32c(texts: Sequence[bytes]) -> NDArray[np.uint32]:
     """As TensorFlow stores it, so that a checksum of checksums stays sound (tensorflow/core/lib/hash/crc32c.h)."""
     sums = crc32c(texts)
-    return ((sums >> 15) | (sums << 17)) + np.uint32(0xA282EAD8)
+    return ((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)
 
 
 def _joined(sums: NDArray[np.uint32], strips: NDArray[np.int64], width: int) -> NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""Where Lightning's CSVLogger puts its metrics.csv: `lightning_logs/version_0` or `NAME/version_0`. The file is an ordinary table."""
+"""Where Lightning's CSVLogger puts its metrics.csv, an ordinary table: `lightning_logs/version_0` or `NAME/version_0`."""
 
 import re
 from pathlib import Path
@@ -8,8 +8,8 @@ _VERSION = re.compile(r"version_(\d{1,9})")
 
 
 def is_metrics_file(path: Path) -> bool:
-    """Whether its folder says more about the run than its own name."""
-    return path.name == _FILE
+    """Whether it is that of a version: its folder says more about the run than its own name."""
+    return path.name == _FILE and bool(_VERSION.fullmatch(path.resolve().parent.name))
 
 
 def metrics_files(folder: Path) -> list[Path]:

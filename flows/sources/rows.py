@@ -59,7 +59,11 @@ class Rows:
         self._counts.append(len(values))
 
     def extend(
-        self, steps: NDArray[np.float64], micros: NDArray[np.int64], metrics: NDArray[np.int64], values: NDArray[np.float64]
+        self,
+        steps: NDArray[np.float64],
+        micros: NDArray[np.int64],
+        metrics: NDArray[np.int64],
+        values: NDArray[np.float64],
     ) -> None:
         """Append lines of one value each; a time of numpy's NaT is none."""
         self._steps.frombytes(steps.tobytes())

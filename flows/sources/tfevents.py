@@ -106,9 +106,9 @@ class Reader:
         for tag in set(found.tags) - self._ids.keys():
             self._ids[tag] = self._rows.id_of(self._prefix + tag.decode("utf-8", "replace"))
         ids = np.array([-1 if (number := self._ids[tag]) is None else number for tag in found.tags], np.int64)
-        columns = _micros(found.times), np.array(found.steps, np.float64), ids, np.array(found.values, np.float64)
-        times, steps, ids, values = (column[ids >= 0] for column in columns)
-        self._rows.extend(steps, times, ids, values)
+        kept = ids >= 0
+        steps, values = np.array(found.steps, np.float64), np.array(found.values, np.float64)
+        self._rows.extend(steps[kept], _micros(found.times)[kept], ids[kept], values[kept])
 
 
 def _quickly(payloads: Sequence[bytes]) -> _Scalars | None:
@@ -116,26 +116,24 @@ def _quickly(payloads: Sequence[bytes]) -> _Scalars | None:
     count = len(payloads)
     try:
         events = _Events.FromString(b"".join(payloads))
-        if not len(events.wall_time) == len(events.step) == len(events.summary) == count:
-            return None
         each = _Summaries.FromString(b"".join(events.summary)).value
-        if len(each) != count:
+        if not len(events.wall_time) == len(events.step) == len(events.summary) == len(each) == count:
             return None
         values = _Values.FromString(b"".join(each))
         if len(values.tag) != count or not all(map(_is_scalar, set(values.metadata))):
             return None
-        if len(values.simple_value) == count and not values.tensor:
-            numbers = np.array(values.simple_value, np.float64)
-        elif len(values.tensor) == count and not values.simple_value:
-            found = _numbers(_Tensors.FromString(b"".join(values.tensor)), count)
-            if found is None:
-                return None
-            numbers = found
-        else:
-            return None
+        numbers = _numbers_of(values, count)
     except DecodeError:
         return None
-    return _Scalars(events.wall_time, events.step, values.tag, numbers)
+    return None if numbers is None else _Scalars(events.wall_time, events.step, values.tag, numbers)
+
+
+def _numbers_of(values: Any, count: int) -> NDArray[np.float64] | None:
+    if len(values.simple_value) == count and not values.tensor:
+        return np.array(values.simple_value, np.float64)
+    if len(values.tensor) == count and not values.simple_value:
+        return _numbers(_Tensors.FromString(b"".join(values.tensor)), count)
+    return None
 
 
 def _numbers(tensors: Any, count: int) -> NDArray[np.float64] | None:

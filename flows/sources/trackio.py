@@ -17,14 +17,14 @@ from urllib.parse import quote
 
 from flows.errors import SourceUnavailable
 from flows.records import Batch, Description
-from flows.sources.contract import MAX_LINE_BYTES, refuse
+from flows.sources.contract import MAX_LINE_BYTES, SYSTEM, refuse
 from flows.sources.cursor import decode
 from flows.sources.objects import ObjectRows
 from flows.sources.rows import FLUSH_ROWS, Rows
+from flows.sources.streams import open_file
 from flows.sources.timestamps import to_micros
 
 MAGIC = b"SQLite format 3\0"
-SYSTEM = "system/"
 _CHUNK_ROWS, _CHUNK_BYTES = 20_000, 32 << 20
 _TRIES = 5
 _COLUMNS = frozenset({"id", "run_id", "run_name", "timestamp", "step", "metrics"})
@@ -59,9 +59,9 @@ class TrackioRun:
         place = _Place(*(state.get(name, default) for name, default in vars(_Place()).items()))
         known = state.get("run_id") == self.run_id and state.get("step_key") == self.wanted
         restart = bool(cursor) and not (known and self._mark(place.metrics) == place.mark)
-        start = place = _Place() if restart else place
-        objects = ObjectRows(Rows(self.path), self.wanted or _NO_STEP, place.last_step)
-        for place in self._rows(place, objects):
+        place = _Place() if restart else place
+        start, objects = place, ObjectRows(Rows(self.path), self.wanted or _NO_STEP, place.last_step)
+        for place in self._rows(start, objects):
             if len(objects.rows) >= FLUSH_ROWS:
                 yield self._batch(objects, place, restart)
                 start, restart = place, False
@@ -91,7 +91,11 @@ class TrackioRun:
             yield place
 
     def _mark(self, number: int) -> str:
-        return next((_digest(row) for row in _rows_of(self.path, "metrics", self.run_id, number - 1)), "") if number else ""
+        return (
+            next((_digest(row) for row in _rows_of(self.path, "metrics", self.run_id, number - 1)), "")
+            if number
+            else ""
+        )
 
     def _batch(self, objects: ObjectRows, place: _Place, restart: bool) -> Batch:
         rows, notes = objects.rows.take()
@@ -105,7 +109,8 @@ def open_trackio(path: Path, run: str | None, source: str, wanted: str | None) -
     if not columns >= _COLUMNS:
         what = "an SQLite database without trackio's table of metrics"
         raise refuse(path, what, "export its metrics as CSV or Parquet")
-    runs = list(_query(path, "SELECT CAST(run_id AS TEXT), CAST(MAX(run_name) AS TEXT) FROM metrics GROUP BY run_id ORDER BY MIN(id)"))
+    columns_of = "COALESCE(CAST(run_id AS TEXT), ''), COALESCE(CAST(MAX(run_name) AS TEXT), '')"
+    runs = _query(path, f"SELECT {columns_of} FROM metrics GROUP BY run_id ORDER BY MIN(id)")
     if not runs:
         raise refuse(path, "no metrics in it yet", "name the database of a run that has logged")
     names = [name for _, name in runs]
@@ -128,7 +133,8 @@ def _rows_of(path: Path, table: str, run_id: str, after: int) -> Iterator[tuple[
         return
     step = "step" if table == "metrics" else "0"
     text = f"CASE WHEN length(metrics) <= {MAX_LINE_BYTES} THEN metrics END"
-    sql = f"SELECT id, CAST(timestamp AS TEXT), {step}, {text} FROM {table} WHERE run_id = ? AND id > ? ORDER BY id LIMIT {_CHUNK_ROWS}"
+    columns = f"id, CAST(timestamp AS TEXT), {step}, {text}"
+    sql = f"SELECT {columns} FROM {table} WHERE run_id = ? AND id > ? ORDER BY id LIMIT {_CHUNK_ROWS}"
     while chunk := _query(path, sql, (run_id, after)):
         yield from chunk
         after = chunk[-1][0]
@@ -138,9 +144,13 @@ def _query(path: Path, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
     """The rows, _CHUNK_BYTES of text at most. Raises BadInput for a broken database, SourceUnavailable for a busy one."""
     for _ in range(_TRIES):
         before = _looks(path)
+        if not before[0] and _is_cut(path, before[2]):
+            raise refuse(path, "a part of an SQLite database", "copy it again, with its writer stopped")
         how = "mode=ro" if before[0] else "immutable=1"
         try:
-            with closing(sqlite3.connect(f"file:{quote(str(path.resolve()))}?{how}", uri=True, timeout=5)) as connection:
+            with closing(
+                sqlite3.connect(f"file:{quote(str(path.resolve()))}?{how}", uri=True, timeout=5)
+            ) as connection:
                 rows, size = [], 0
                 for row in connection.execute(sql, values):
                     rows.append(row)
@@ -165,6 +175,16 @@ def _looks(path: Path) -> tuple[bool, int, int, int]:
     except OSError as error:
         raise SourceUnavailable(f"{path}: cannot be opened ({error.strerror}); is the file system there?") from None
     return log, found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _is_cut(path: Path, size: int) -> bool:
+    """Whether pages are missing at its end, which SQLite would take for empty ones (sqlite.org/fileformat2.html, 1.3)."""
+    with open_file(path) as file:
+        head = file.read(100)
+    page = int.from_bytes(head[16:18])
+    page = 65_536 if page == 1 else page
+    counted = len(head) == 100 and head[24:28] == head[92:96]
+    return size < 100 or (counted and int.from_bytes(head[28:32]) * page > size)
 
 
 def _add_system(objects: ObjectRows, row: tuple[int, str, int, Any], place: _Place) -> _Place:

@@ -12,7 +12,8 @@ from flows.sources.rows import Rows
 from flows.sources.strands import Piece, mark, pull_strands
 from flows.sources.streams import open_file
 from flows.sources.wandb_log import START, read_records
-from flows.sources.wandb_records import STEP_KEY, LastStep, Reader, RunRecord, history_names, run_record
+from flows.sources.wandb_messages import RunRecord, history_names, run_record
+from flows.sources.wandb_records import STEP_KEY, LastStep, Reader
 
 _FIRST_RECORDS = 16  # the run record is the second
 

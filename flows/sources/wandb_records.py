@@ -1,91 +1,30 @@
-"""Records of a `.wandb` file as samples: history rows, system metrics, and what the run is called.
-
-Field numbers: wandb/proto/wandb_internal.proto. The items of a history row are read joined, as in tfevents.py: three lists
-instead of an object an item. Go writes them in no order.
-"""
+"""Records of a `.wandb` file as samples: history rows and system metrics."""
 
 import json
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from flows.sources.contract import SYSTEM
 from flows.sources.objects import NONFINITE
 from flows.sources.rows import Rows
 from flows.sources.timestamps import PLAUSIBLE_SECONDS, to_micros
-from flows.sources.wire import messages
+from flows.sources.wandb_messages import History, Items, Record, Run, Stats, flat, micros, pairs, text_of
 
 STEP_KEY = "_step"
-SYSTEM = "system/"
 _TIME_KEY = "_timestamp"
-_LOOK_AT = 64
 _GROUP = 64  # rows that are read joined: one odd one among them sends them all the slow way
 _NO_NUMBERS = (b'"', b"[", b"{", b"null")
 _STEP, _TIME, _NO_METRIC = -1, -2, -3
 _OWN = frozenset({STEP_KEY, _TIME_KEY, "_runtime", "_wandb"})  # W&B's own columns are no metrics
 _MEDIA = "._type"  # histograms, images, tables: objects that say what they are
-_MESSAGES: dict[str, Any] = messages(
-    "watchkeeper.wandb",
-    {
-        "Time": {"seconds": (1, "int64"), "nanos": (2, "int32")},
-        "Record": {"history": (2, "bytes"), "stats": (7, "bytes"), "run": (17, "bytes")},
-        "Step": {"num": (1, "int64")},
-        "History": {"item": (1, ["bytes"]), "step": (2, "Step")},
-        "Item": {"key": (1, "bytes"), "nested_key": (2, ["bytes"]), "value_json": (16, "bytes")},
-        "Items": {"key": (1, ["bytes"]), "nested_key": (2, ["bytes"]), "value_json": (16, ["bytes"])},
-        "Stats": {"timestamp": (2, "Time"), "item": (3, ["bytes"])},
-        "Run": {
-            "run_id": (1, "bytes"),
-            "project": (3, "bytes"),
-            "display_name": (8, "bytes"),
-            "starting_step": (14, "int64"),
-            "start_time": (17, "Time"),
-        },
-    },
-)
-_Record, _History, _Item, _Items = (_MESSAGES[name] for name in ("Record", "History", "Item", "Items"))
-_Stats, _Run = _MESSAGES["Stats"], _MESSAGES["Run"]
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What a run says of itself: its id and name ("" for none), microseconds since 1970 at its start."""
-
-    run_id: str
-    name: str
-    began: int
-
-
-def run_record(payloads: Iterable[bytes]) -> RunRecord | None:
-    """The first run record among these."""
-    for payload in payloads:
-        try:
-            record = _Record.FromString(payload)
-            if record.HasField("run"):
-                run = _Run.FromString(record.run)
-                return RunRecord(_text(run.run_id), _text(run.display_name), _micros(run.start_time) or 0)
-        except DecodeError:
-            continue
-    return None
-
-
-def history_names(payloads: Iterable[bytes]) -> dict[str, None]:
-    """The columns of the first history rows, in their order."""
-    rows = islice((row for payload in payloads if (row := _history_of(payload))), _LOOK_AT)
-    return dict.fromkeys(name for row in rows for name in row)
-
-
-def _history_of(payload: bytes) -> dict[str, Any]:
-    try:
-        return _pairs(_History.FromString(_Record.FromString(payload).history).item)
-    except DecodeError:
-        return {}
+_BEYOND = 1e300  # no step
 
 
 @dataclass
@@ -104,7 +43,7 @@ class _Columns(dict[bytes, int]):
         self._rows = rows
 
     def __missing__(self, name: bytes) -> int:
-        known = self._rows.id_of(_text(name))
+        known = self._rows.id_of(text_of(name))
         number = self[name] = _NO_METRIC if known is None else known
         return number
 
@@ -123,16 +62,16 @@ class Reader:
         waiting: list[Any] = []  # history rows
         for payload in payloads:
             try:
-                record = _Record.FromString(payload)
+                record = Record.FromString(payload)
                 if record.HasField("history"):
-                    waiting.append(_History.FromString(record.history))
+                    waiting.append(History.FromString(record.history))
                 if len(waiting) == _GROUP or record.HasField("stats"):
                     self._histories(waiting)
                     waiting = []
                 if record.HasField("stats"):
-                    self._stats(_Stats.FromString(record.stats))
+                    self._stats(Stats.FromString(record.stats))
                 elif record.HasField("run") and self._last.step is None:
-                    self._last.step = float(_Run.FromString(record.run).starting_step)
+                    self._last.step = float(Run.FromString(record.run).starting_step)
             except DecodeError:
                 self._rows.notes["record that is no W&B record"] += 1
         self._histories(waiting)
@@ -149,11 +88,15 @@ class Reader:
         """Rows of nothing but numbers, each with its step and time; False, with nothing added, for others."""
         items = [item for row in rows for item in row.item]
         try:
-            joined = _Items.FromString(b"".join(items))
+            joined = Items.FromString(b"".join(items))
         except DecodeError:
             return False
         text = b",".join(joined.value_json)
-        if joined.key or not len(joined.nested_key) == len(joined.value_json) == len(items) or any(mark in text for mark in _NO_NUMBERS):
+        if (
+            joined.key
+            or not len(joined.nested_key) == len(joined.value_json) == len(items)
+            or any(mark in text for mark in _NO_NUMBERS)
+        ):
             return False
         try:
             values = np.array(json.loads(b"[" + text + b"]"), np.float64)
@@ -174,7 +117,7 @@ class Reader:
         return True
 
     def _history(self, history: Any) -> None:
-        row = _pairs(history.item)
+        row = dict(flat(pairs(history.item)))
         if history.HasField("step"):
             row.setdefault(STEP_KEY, history.step.num)
         step, time = row.get(self._step_key), to_micros(row.get(_TIME_KEY))
@@ -188,7 +131,7 @@ class Reader:
             row = {name: value for name, value in row.items() if not name.startswith(inside)}
         if step is None and self._last.step is not None:
             self._rows.notes["row without a step, taken at the last one"] += 1
-        elif type(step) in {int, float} and math.isfinite(step):
+        elif isinstance(step, int | float) and abs(step) < _BEYOND:
             self._last.step = float(step)
         else:
             self._rows.notes["row without a step that is a finite number"] += 1
@@ -196,21 +139,12 @@ class Reader:
         self._put(time, row)
 
     def _stats(self, stats: Any) -> None:
-        row = {SYSTEM + name: value for name, value in _pairs(stats.item).items()}
+        row = {SYSTEM + name: value for name, value in pairs(stats.item).items()}
         if self._last.step is None:
             self._last.step = 0.0
-        self._put(_micros(stats.timestamp), row)
+        self._put(micros(stats.timestamp), row)
 
     def _put(self, time: int | None, row: dict[str, Any]) -> None:
-        if not row or self._last.step is None:
-            return
-        try:
-            metrics = array("q", [self._ids[name] for name in row])  # type: ignore[misc]
-            self._rows.add(self._last.step, time, metrics, list(row.values()))
-        except (KeyError, TypeError, OverflowError):
-            self._put_slowly(time, row)
-
-    def _put_slowly(self, time: int | None, row: dict[str, Any]) -> None:
         metrics, values = array("q"), list[float]()
         for name, raw in row.items():
             value = self._number(raw)
@@ -238,38 +172,5 @@ class Reader:
         return special
 
 
-def _pairs(items: Sequence[bytes]) -> dict[str, Any]:
-    """Names, nested ones joined by dots as W&B shows them, and values."""
-    joined = _Items.FromString(b"".join(items))
-    count = len(items)
-    names, values = joined.nested_key or joined.key, joined.value_json
-    if len(values) != count or len(names) != count or (joined.nested_key and joined.key):
-        each = [_Item.FromString(item) for item in items]
-        names = [b".".join(item.nested_key) or item.key for item in each]
-        values = [item.value_json for item in each]
-    try:
-        numbers = json.loads(b"[" + b",".join(values) + b"]")
-    except (ValueError, RecursionError):
-        numbers = ()
-    if len(numbers) != count:
-        numbers = [_value(text) for text in values]
-    return dict(zip(map(_text, names), numbers, strict=True))
-
-
-def _value(text: bytes) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return ""  # counts as a text
-
-
 def _is_clock(seconds: NDArray[np.float64]) -> NDArray[np.bool_]:
     return (seconds >= PLAUSIBLE_SECONDS[0]) & (seconds < PLAUSIBLE_SECONDS[1])
-
-
-def _micros(time: Any) -> int | None:
-    return to_micros(time.seconds + time.nanos / 1e9)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")

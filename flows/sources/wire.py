@@ -27,6 +27,4 @@ def messages(package: str, declared: Mapping[str, Mapping[str, Field]]) -> dict[
                 added.type = kind.Type.Value(f"TYPE_{each.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in declared
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in declared}

@@ -86,14 +86,14 @@ def wandb_log(payloads: Sequence[bytes]) -> bytes:
     """LevelDB's log format with blocks of 32 kB."""
     out = bytearray(b":W&B\xe1\xbe\x00")
     for payload in payloads:
-        first = True
-        while first or payload:
+        first, rest = True, payload
+        while first or rest:
             room = 32_768 - len(out) % 32_768
             if room < 7:
                 out += bytes(room)
                 continue
-            part, payload = payload[: room - 7], payload[room - 7 :]
-            kind = (1 if not payload else 2) if first else (4 if not payload else 3)
+            part, rest = rest[: room - 7], rest[room - 7 :]
+            kind = (1 if not rest else 2) if first else (4 if not rest else 3)
             out += struct.pack("<IHB", zlib.crc32(bytes([kind]) + part), len(part), kind) + part
             first = False
     return bytes(out)
