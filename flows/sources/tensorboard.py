@@ -9,7 +9,7 @@ files itself (add_scalars, an Estimator's `eval`), and where it is called like a
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +107,12 @@ def open_event_folder(folder: Path, run: str | None, source: str, wanted: str | 
         root = _root(holder, folder, set(holders))
         prefix = "" if root == holder else f"{holder.relative_to(root).as_posix()}/"
         parts.setdefault(root, []).append((holder, prefix))
-    here = run or folder.resolve().name
-    found = [EventFiles(root, here, source, tuple(each)) for root, each in parts.items()]
-    if len(found) == 1:
-        return found
-    names = {each.path: each.path.relative_to(folder).as_posix() for each in found}
-    return [replace(each, run=f"{run}/{names[each.path]}" if run else names[each.path]) for each in found]
+    found = []
+    for root, each in parts.items():
+        own = folder.resolve().name if root == folder else root.relative_to(folder).as_posix()
+        called = own if run is None else run if len(parts) == 1 else f"{run}/{own}"
+        found.append(EventFiles(root, called, source, tuple(each)))
+    return found
 
 
 def _holders(folder: Path) -> list[str]:

@@ -317,6 +317,13 @@ def test_other_folders_are_runs_of_their_own(tmp_path: Path) -> None:
     assert [each.describe().run for each in open_sources(str(tmp_path), run="x")] == ["x/a", "x/b/c"]
 
 
+def test_a_run_keeps_its_name_when_another_one_comes_beside_it(tmp_path: Path) -> None:
+    put(tmp_path / "a", "1.x", loss(range(3)))
+    assert [source.describe().run for source in open_sources(str(tmp_path))] == ["a"]
+    put(tmp_path / "b", "1.x", loss(range(3)))
+    assert [source.describe().run for source in open_sources(str(tmp_path))] == ["a", "b"]
+
+
 def test_one_replaced_file_begins_the_run_anew(tmp_path: Path) -> None:
     put(tmp_path, "1.a", loss(range(5)))
     put(tmp_path, "2.b", loss(range(5, 9)), start=files.START + 5)
