@@ -7,8 +7,9 @@ from pathlib import Path
 from flows.errors import BadInput
 from flows.sources.addresses import open_address, scheme_of
 from flows.sources.contract import Source, refuse
-from flows.sources.files import KNOWN, Reading, is_event_file, open_file_run
+from flows.sources.files import KNOWN, Reading, open_file_run
 from flows.sources.grammar import UserPattern
+from flows.sources.tfrecords import is_event_file
 from flows.sources.trainer_state import newest, open_history
 
 

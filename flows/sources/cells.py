@@ -8,6 +8,7 @@ from typing import Any
 
 from flows.sources.contract import NO_STEP_NOTE
 from flows.sources.layout import Layout
+from flows.sources.plain_cells import add_plain
 from flows.sources.rows import Rows
 from flows.sources.timestamps import to_micros
 
@@ -41,6 +42,14 @@ class CellRows:
 
     def add(self, lines: Sequence[bytes]) -> None:
         """Whole lines, without their newlines."""
+        if not self._open:
+            steps = add_plain(
+                self.rows, lines, self._layout, self._delimiter, self._width, self._columns, self._numbers
+            )
+            if steps is not None:
+                self.last_step = float(steps[-1])
+                self.count += len(steps)
+                return
         reader = csv.reader(self._logical(lines), delimiter=self._delimiter)
         while True:
             try:

@@ -12,6 +12,7 @@ MAX_METRICS = 100_000  # distinct names of one run; a 48-layer MoE with per-leaf
 MAX_NAME_CHARS = 1_000
 MAX_LINE_BYTES = 8 << 20  # parsed JSON takes up to 25 times its text, and a pass must stay below 500 MB
 MAX_DOCUMENT_BYTES = 128 << 20  # a JSON document has to be held whole
+SYSTEM = "system/"  # begins the names of a machine's metrics: without a step, they stand at the last one before them
 ROW_NUMBER = "row number"  # the step key of a source that has no step column
 NO_STEP_NOTE = "no step column: the row number is the step"
 

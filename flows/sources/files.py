@@ -52,12 +52,6 @@ class Reading:
         return self.run or _SUFFIXES.sub("", path.name) or path.name
 
 
-def is_event_file(path: Path) -> bool:
-    """Whether it begins as TensorBoard's event files do."""
-    with open_file(path) as file:
-        return begins_with_record(file.read(16))
-
-
 def open_file_run(path: Path, target: str, reading: Reading) -> list[Source]:
     """The runs of one file; `target` is what the user called it. Raises BadInput where it holds none."""
     with open_file(path) as file:

@@ -63,11 +63,12 @@ class Rows:
         self,
         steps: NDArray[np.float64],
         micros: NDArray[np.int64],
-        counts: NDArray[np.int64],
+        counts: NDArray[np.int64] | int,
         metrics: NDArray[np.int64],
         values: NDArray[np.float64],
     ) -> None:
         """Append lines: step, time (NaT for none) and number of values of each, then ids and values of all in order."""
+        counts = np.broadcast_to(counts, len(steps))
         self._steps.frombytes(np.ascontiguousarray(steps, dtype=np.float64).tobytes())
         self._times.frombytes(np.ascontiguousarray(micros, dtype=np.int64).tobytes())
         self._counts.frombytes(np.ascontiguousarray(counts, dtype=np.int64).tobytes())

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from flows.records import SAMPLE_SCHEMA, STORED_SCHEMA, Attempt, Begin
+from flows.sources.contract import SYSTEM
 
 MOST_HELD = 200_000  # rows; a source that stays undecided for longer has not gone back
 
@@ -134,14 +135,16 @@ def _stored(rows: pl.DataFrame, tracker: Tracker, *, late: bool) -> pl.DataFrame
 
 def _decide(rows: pl.DataFrame, tracker: Tracker) -> bool | None:
     """Whether the first row begins a new attempt: True, False, or None while more rows must tell."""
-    total = sum(m[0] for m in tracker.metrics.values())
+    # a machine's metrics have no step of their own: they say nothing of where the run went on
+    voters = {name: m for name, m in tracker.metrics.items() if not name.startswith(SYSTEM)} or tracker.metrics
+    total = sum(m[0] for m in voters.values())
     votes: dict[str, str] = {}
     last: dict[str, float] = {}
     yes = no = 0.0
     seen = 0
     for step, name in _steps(rows):
         seen += 1
-        known = tracker.metrics.get(name)
+        known = voters.get(name)
         if known is None:
             continue
         vote = votes.get(name)

@@ -21,6 +21,7 @@ import duckdb
 import hero_size
 import numpy as np
 import polars as pl
+import readers
 
 from flows.playbook import load_playbook
 from flows.sources.catalogue import open_sources
@@ -150,6 +151,11 @@ def main() -> None:
         ratio, rate = ingest_ratio(Path(name), samples)
         figure(f"ingest of {samples:,} samples against a bare INSERT", ratio, 0.5, "times its speed")
         print(f"       ingest: {rate:,.0f} samples/s")
+        for each in readers.readings(Path(name), 20_000):
+            least = readers.ASKED[each.what]
+            figure(f"reading {each.what}", each.ours, least.samples, "samples/s")
+            ratio = each.ours / each.usual
+            figure(f"reading {each.what} against {each.beside}", ratio, least.ratio, "times its speed")
         passes, backfill = large_run(Path(name), asked.steps)
         for steps, used in passes:
             what = f"a pass over 53 steps of {hero_size.METRICS:,} metrics after {steps:,}"

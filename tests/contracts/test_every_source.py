@@ -5,11 +5,12 @@ import io
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 import pytest
+import tracker_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +135,18 @@ def as_pairs(count: int) -> bytes:
     return "".join(lines).encode()
 
 
+def as_tracked(write: Callable[..., bytes], start: float = tracker_files.START) -> Callable[[int], bytes]:
+    def written(count: int) -> bytes:
+        rows = [record(at) for at in range(count)]
+        return write([(row.pop("step"), row) for row in rows], start=start)
+
+    return written
+
+
+def tracked(format_name: str, write: Callable[..., bytes], step_key: str = "step") -> "Kind":
+    return Kind(format_name, as_tracked(write), step_key=step_key, other=as_tracked(write, tracker_files.START + 9))
+
+
 @dataclass(frozen=True)
 class Kind:
     format: str
@@ -142,6 +155,7 @@ class Kind:
     compress: Callable[[bytes], bytes] = bytes
     step_key: str = "step"
     least: int = 1  # records without which it is not believed to be a log
+    other: Callable[[int], bytes] | None = None  # another file of as many rows
 
 
 KINDS = {
@@ -162,6 +176,9 @@ KINDS = {
     "keys and values": Kind("text/key=value", as_pairs, least=2),
     "wide parquet": Kind("parquet", as_parquet, grows_by_bytes=False),
     "long parquet": Kind("parquet", as_long_parquet, grows_by_bytes=False),
+    "tensorboard": tracked("tensorboard", tracker_files.event_file),
+    "wandb": tracked("wandb", tracker_files.wandb_file, step_key="_step"),
+    "trackio": replace(tracked("trackio", tracker_files.trackio_file), grows_by_bytes=False),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 byte_kinds = {name: kind for name, kind in KINDS.items() if kind.grows_by_bytes}
@@ -253,7 +270,10 @@ def test_pulling_twice_from_one_cursor_gives_the_same(kind: Kind, tmp_path: Path
 @pytest.mark.parametrize("length", [5, LENGTH + 10])
 def test_a_replaced_file_begins_anew(kind: Kind, tmp_path: Path, length: int) -> None:
     _, cursor = pull_all(put(tmp_path / "run", kind, kind.write(LENGTH)))
-    other = kind.write(length).replace(b"1.0", b"9.0") if kind.grows_by_bytes else other_parquet(length)
+    if kind.other is not None:
+        other = kind.other(length)
+    else:
+        other = kind.write(length).replace(b"1.0", b"9.0") if kind.grows_by_bytes else other_parquet(length)
     batches, _ = pull_all(put(tmp_path / "run", kind, other), cursor)
     assert [batch.restart for batch in batches] == [True]
     first = rows_of(batches)[0]

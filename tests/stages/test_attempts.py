@@ -110,3 +110,13 @@ def test_no_row_is_lost_or_moved_and_only_late_rows_go_back(log):
         known = high.get((attempt, name), float("-inf"))
         assert late == (step < known)
         high[attempt, name] = max(step, known)
+
+
+def test_metrics_of_machines_do_not_outvote_a_rewind() -> None:
+    """They are placed at the last step that was reached, and there are many of them."""
+    first = [(float(step), "loss", 1.0) for step in range(20)]
+    machines = [(19.0, f"system/gpu.{at}.gpu", 90.0) for at in range(40)]
+    again = [(float(step), "loss", 1.0) for step in range(10, 30)]
+    later = [(29.0, f"system/gpu.{at}.gpu", 90.0) for at in range(40)]
+    _, attempts = assigned([*first, *machines, *again, *later])
+    assert [start for _, start, _ in attempts] == [0.0, 10.0]
