@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from detectors.printed import last_digit
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
@@ -27,11 +28,7 @@ TIMES = 8.0  # of the largest miss before
 EXACT = 5e-6  # of the rate, what is no rounding of a 32-bit float
 LEAST, MOST = 0.01, math.log(1.3)  # of the rate; log ratio
 MOVES = 4.0  # of the rate's own moves a sample
-DIGITS, PRINTED, UNITS = (
-    8,
-    64,
-    2.5,
-)  # significant digits of a 32-bit float; samples that tell them; units of the last one
+PRINTED, UNITS = 64, 2.5  # samples that tell how a rate is printed; units of its last digit
 DECAYED = 0.98  # of the peak
 
 
@@ -117,16 +114,6 @@ def _phase(chunk: Chunk, at: int, slope: float, after: float, unit: float, now: 
     per_10k = {"slope_before_per_10k": slope / value * 1e4, "slope_per_10k": after / value * 1e4}
     way, episode = "up" if after > slope else "down", f"phase:{chunk.first + at}"
     return _said(chunk, at, "schedule" if again else "trend", int(again), way, episode, **per_10k)
-
-
-def last_digit(value: Array, at: float) -> float:
-    """The unit of the last digit with which values are printed, at a value of such a size; tiny for floats."""
-    digits, places = 1, 0
-    for each in value[np.isfinite(value) & (value > 0)].tolist():
-        mantissa, exponent = f"{each:.{DIGITS - 1}e}".split("e")
-        mine = len(mantissa.replace(".", "").rstrip("0"))
-        digits, places = max(digits, mine), max(places, mine - 1 - int(exponent))
-    return float(max(10.0 ** (math.floor(math.log10(at)) - digits + 1), 10.0**-places))
 
 
 def _said(chunk: Chunk, at: int, kind: str, severity: int, way: str, episode: str, **evidence: float) -> list[Said]:

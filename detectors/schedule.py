@@ -6,7 +6,7 @@ smoothly to zero has ended as planned, and is silent. (2) after a restart, again
 equal steps: another rate is S2, more than twice the rate S4: a schedule that was reset or re-anchored (16 times the
 rate gave NaN in 2 to 5 steps; pattern P67). (3) a rate that moved by less than 5 % a sample for 16 samples, and is
 then another by 30 % for two: S2 upwards, S1 downwards (a step of a staircase).
-Silent: on rates that are small but not zero; on their plan (that needs a plan).
+Silent: on rates that are small but not zero; on their plan (that needs a plan); on steps of the last printed digit.
 Fooled by: loggers that round a small rate to 0.0.
 False alarms: none on the recorded runs. Units: the rate.
 """
@@ -17,16 +17,18 @@ from typing import Any
 import numpy as np
 
 from detectors.finding import Answer, Finding
+from detectors.printed import last_digit
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("schedule", 2)
+DETECTOR = ("schedule", 3)
 ZEROS = 3
 ABRUPT = 0.02
 COMMON = 3  # steps that both attempts logged
 SAME = 0.01
 SMOOTH, SMOOTH_FOR = 0.05, 16  # log change a sample of a schedule, and for how many samples
 JUMP = math.log(1.3)
+PRINTED, UNITS = 64, 2.5  # samples that tell how a rate is printed; units of its last digit that are a change
 
 
 def carry(state: State, step: float) -> State:
@@ -89,7 +91,8 @@ def _jumps(chunk: Chunk) -> list[Said]:
         stays = (np.abs(first) > JUMP) & (np.abs(first + moves) > JUMP)
     said: list[Said] = []
     for at in np.flatnonzero(smooth & stays):
-        if at < chunk.offset:
+        printed = last_digit(chunk.value[max(0, at - PRINTED) : at + 1], float(chunk.value[at - 2]))
+        if at < chunk.offset or abs(float(chunk.value[at] - chunk.value[at - 2])) < UNITS * printed:
             continue
         index, ratio = chunk.first + int(at), math.exp(float(first[at]))
         said.append(
@@ -118,7 +121,8 @@ def restarted(old_step: Array, old: Array, step: Array, value: Array, metric: st
     if len(mine) < COMMON or not (old[theirs] > 0).all() or not (value[mine] > 0).all():
         return []
     ratio = float(np.median(value[mine] / old[theirs]))
-    if abs(ratio - 1) <= SAME:
+    printed = last_digit(np.concatenate([old[-PRINTED:], value[:COMMON]]), float(old[theirs[-1]]))
+    if abs(ratio - 1) <= SAME or float(np.median(np.abs(value[mine] - old[theirs]))) < UNITS * printed:
         return []
     last = int(mine[-1])
     return [

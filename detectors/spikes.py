@@ -19,7 +19,7 @@ from detectors.noise import CHUNK, NEEDED, NORMAL_MAD, log_step, row_median
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("spikes", 2)
+DETECTOR = ("spikes", 3)
 K = 6.0
 ABOVE_KNOWN = 1.5
 MEMORY = 2048  # samples for which an excursion raises the bar
@@ -168,7 +168,8 @@ def _judge_return(chunk: Chunk, index: int, age: int, now: dict[str, Any]) -> li
             now["clean"] = None
     if age < LATE:
         return []
-    worse = float(np.median(rest[WINDOW * 2 :]))
+    # what still falls has not settled
+    worse = min(float(np.median(rest[WINDOW * 2 :])), float(np.median(rest[-WINDOW:])))
     level = float(np.median(chunk.value[chunk.at(index) - WINDOW + 1 : chunk.at(index) + 1]))
     if (
         chunk.role == "loss"

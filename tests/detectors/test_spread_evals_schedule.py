@@ -111,3 +111,12 @@ def test_a_rate_that_is_off_for_one_sample_is_none():
 
 def test_a_warm_up_and_a_decay_to_zero_are_no_jumps():
     assert said("learning_rate", np.concatenate([np.linspace(1e-6, 1e-3, 200), COSINE]), {"schedule"})[0] == []
+
+
+def test_a_step_of_the_last_printed_digit_is_no_jump_of_the_rate():
+    step = np.arange(1.0, 4001)
+    rate = np.round(6e-4 * (1 - step / 4000), 6)  # llm.c prints six decimals: 4e-06, then 3e-06
+    assert [f for f in inspect(Series(step, rate, role="learning_rate")) if getattr(f, "kind", "") == "schedule"] == []
+    low = np.where(step < 2000, 4e-6, 1e-6)  # three units are a change
+    (jump,) = [f for f in inspect(Series(step, low, role="learning_rate")) if getattr(f, "kind", "") == "schedule"]
+    assert (jump.direction, jump.evidence["before"], jump.evidence["after"]) == ("down", 4e-6, 1e-6)
