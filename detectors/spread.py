@@ -137,11 +137,19 @@ def _sums(chunk: Chunk, index: int, wide: Array, away: Array, line: Line, now: d
         begun = max(now[f"{side}_since"], chunk.first)
         if not over or index + 1 - begun < FEW * BLOCK:
             continue
-        change = math.log(np.nanmean(wide[(begun - chunk.first) // BLOCK : block])) - usual
+        first = (begun - chunk.first) // BLOCK
+        change = math.log(np.nanmean(wide[first:block])) - usual
         if sign * change >= (MUCH if side == "plain" else EFFECT):
             now.update(line=[line.slope, line.intercept], far=change)
-            return [_opens(chunk, index, begun, usual, now)]
+            return [_opens(chunk, index, begun + BLOCK * _onset(wide[first:block], usual, change), usual, now)]
     return []
+
+
+def _onset(wide: Array, usual: float, change: float) -> int:
+    """The block from which on `change` fits best: a sum may have left zero by chance long before."""
+    with np.errstate(divide="ignore"):
+        gain = math.copysign(1.0, change) * (np.nan_to_num(np.log(wide), nan=usual) - usual - change / 2)
+    return int(np.argmax(np.cumsum(gain[::-1])[::-1]))
 
 
 def _plainly(away: Array, usual: float, line: Line, level: float) -> tuple[float, int | None, float]:
