@@ -42,7 +42,7 @@ OUT_OF_ORDER = -0.5
 LAG_SHARE = 0.25  # of the detection lag: the error of an onset that is an estimate
 SPEED = frozenset({"mfu", "throughput", "step_time", "data_wait"})
 UNMISTAKABLE = frozenset({"stall", "nonfinite", "divergence"})  # a pattern that leaves them out is another one
-EXACT = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "invariant"})
+EXACT = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "invariant", "replay"})
 
 
 def rank(

@@ -19,6 +19,15 @@ STORED_SCHEMA: dict[str, pl.DataType] = {**SAMPLE_SCHEMA, "attempt": pl.Int32(),
 
 
 @dataclass(frozen=True)
+class Kin:
+    """What a tracker says of how its runs belong together: their own id, their group, the id they were forked from."""
+
+    id: str = ""
+    group: str = ""
+    parent: str = ""
+
+
+@dataclass(frozen=True)
 class Description:
     """What a source is, before anything is read from it."""
 
@@ -26,6 +35,7 @@ class Description:
     source: str  # what was read, as the user named it
     format: str  # jsonl, csv, parquet, trainer_state ...
     step_key: str  # which column gave the step
+    kin: Kin = Kin()
 
 
 @dataclass(frozen=True)

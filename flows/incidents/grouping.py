@@ -14,7 +14,7 @@ from detectors.finding import Finding, Recovery, cadence, number
 from flows.incidents.incident import Episode, canonical, episode_of
 
 SLOW = frozenset({"trend", "plateau", "overfit", "variance", "ladder"})  # their onset is an estimate over a long window
-SHARP = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "invariant"})  # their onset is exact
+SHARP = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "invariant", "replay"})  # their onset is exact
 CATASTROPHIC = frozenset({"divergence", "nonfinite"})
 DYNAMICS = frozenset(
     {"loss", "grad_norm", "update_norm", "param_norm", "token_drop", "router_entropy", "router_load", "router_bias"}

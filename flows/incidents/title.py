@@ -9,7 +9,7 @@ from flows.incidents.incident import OWN
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
 HALF = 0.5  # of a growth: who has less does not carry it
-LOUD = ("nonfinite", "divergence", "schedule", "overfit", "level", "spike", "plateau", "trend", "stall")
+LOUD = ("nonfinite", "divergence", "schedule", "overfit", "replay", "level", "spike", "plateau", "trend", "stall")
 
 
 def title(findings: Sequence[Finding], resolved_step: float | None, rolled_back: bool = False) -> str:
@@ -63,8 +63,8 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
         "rewind": f"went back to step {steps(finding.onset_step)}",
         "invariant": f"{_invariant(finding)} {at}",
     }
-    if finding.kind == "stall":
-        return _stall(finding, name, resolved_step)
+    if finding.kind in ("stall", "replay"):
+        return _replayed(finding, name) if finding.kind == "replay" else _stall(finding, name, resolved_step)
     return f"{name} {sentences.get(finding.kind) or f'{_move(finding)} {at}{_stay(finding, resolved_step)}'}"
 
 
@@ -74,6 +74,17 @@ def _counted(finding: Finding, name: str, events: float, usual: float) -> str:
         return f"{name} restarted {amount(events)} times in {span} steps of work, {rule}"
     verb, since = "spiked" if finding.role == "loss" else "counted", f"since step {steps(finding.onset_step)}"
     return f"{name} {verb} {amount(events)} times in {span} samples {since}, {rule}"
+
+
+def _replayed(finding: Finding, name: str) -> str:
+    """ "train/loss is 0.53 % higher in the steps done again from 1,400 on than in the first pass (64 compared)"."""
+    compared = f"({number(finding, 'pairs') or 0:,.0f} compared)"
+    since = f"from {steps(finding.onset_step)} on"
+    if finding.direction == "none":
+        return f"{name} shows other data in the steps done again {since} {compared}"
+    size = percent(abs(math.expm1(finding.magnitude)))
+    more = "higher" if finding.direction == "up" else "lower"
+    return f"{name} is {size} {more} in the steps done again {since} than in the first pass {compared}"
 
 
 def _own(finding: Finding, name: str, since: str) -> str:

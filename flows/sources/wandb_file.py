@@ -1,12 +1,12 @@
 """Offline files of Weights & Biases (`run-ID.wandb`): one, a run's folder, or a `wandb` folder with many."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from flows.records import Batch, Description
+from flows.records import Batch, Description, Kin
 from flows.sources.contract import refuse
 from flows.sources.rows import Rows
 from flows.sources.strands import Piece, mark, pull_strands
@@ -52,9 +52,10 @@ class WandbRun:
     source: str
     files: tuple[tuple[Path, int], ...]
     step_key: str
+    kin: Kin
 
     def describe(self) -> Description:
-        return Description(self.run, self.source, "wandb", self.step_key)
+        return Description(self.run, self.source, "wandb", self.step_key, self.kin)
 
     def pull(self, cursor: str | None) -> Iterator[Batch]:
         last = LastStep()
@@ -82,7 +83,9 @@ def open_wandb(path: Path, run: str | None, source: str, wanted: str | None) -> 
         own = name if named.count(name) == 1 else f"{name} {each[0][1].run_id}"
         called = (f"{run}/{own}" if len(ordered) > 1 else run) if run else own
         files = tuple((file, record.began) for file, record in each)
-        found.append(WandbRun(path, called, source, files, wanted or STEP_KEY))
+        first = each[0][1]
+        kin = Kin(first.run_id, first.group, first.parent)
+        found.append(WandbRun(path, called, source, files, wanted or STEP_KEY, kin))
     if wanted is not None:
         for each_run in found:
             _require(each_run, wanted)
@@ -103,7 +106,7 @@ def _record_of(path: Path) -> RunRecord:
     first = (payload for records in read_records(path, 0, piece=1) for payload in records.payloads)
     found = run_record(islice(first, _FIRST_RECORDS))
     name = path.stem.removeprefix("run-")
-    return RunRecord(found.run_id or name, found.name, found.began) if found else RunRecord(name, "", 0)
+    return replace(found, run_id=found.run_id or name) if found else RunRecord(name, "", 0)
 
 
 def _require(run: WandbRun, wanted: str) -> None:

@@ -30,10 +30,13 @@ _MESSAGES: dict[str, Any] = messages(
         "Run": {
             "run_id": (1, "bytes"),
             "project": (3, "bytes"),
+            "run_group": (6, "bytes"),
             "display_name": (8, "bytes"),
             "starting_step": (14, "int64"),
             "start_time": (17, "Time"),
+            "branch_point": (23, "Branch"),
         },
+        "Branch": {"run": (1, "bytes")},
     },
 )
 Record, History, Items, Stats = (_MESSAGES[name] for name in ("Record", "History", "Items", "Stats"))
@@ -42,11 +45,16 @@ _Item, Run = _MESSAGES["Item"], _MESSAGES["Run"]
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a run says of itself: its id and name ("" for none), microseconds since 1970 at its start."""
+    """What a run says of itself: its id and name ("" for none), microseconds since 1970 at its start.
+
+    `group` and `parent`, the id of the run that it was forked from, are "" where there is none.
+    """
 
     run_id: str
     name: str
     began: int
+    group: str = ""
+    parent: str = ""
 
 
 def run_record(payloads: Iterable[bytes]) -> RunRecord | None:
@@ -56,7 +64,9 @@ def run_record(payloads: Iterable[bytes]) -> RunRecord | None:
             record = Record.FromString(payload)
             if record.HasField("run"):
                 run = Run.FromString(record.run)
-                return RunRecord(text_of(run.run_id), text_of(run.display_name), micros(run.start_time) or 0)
+                names = (run.run_id, run.display_name, run.run_group, run.branch_point.run)
+                own, name, group, parent = map(text_of, names)
+                return RunRecord(own, name, micros(run.start_time) or 0, group, parent)
         except DecodeError:
             continue
     return None

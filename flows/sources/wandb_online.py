@@ -8,13 +8,13 @@ them, so keys of every row share one spec and each sparse key has its own.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 
 from flows.errors import SourceUnavailable
-from flows.records import Batch, Description
+from flows.records import Batch, Description, Kin
 from flows.sources.contract import refuse
 from flows.sources.wandb_address import WandbAddress, api_key
 from flows.sources.wandb_history import ALIVE, FORMAT, OURS, STEP, History
@@ -26,7 +26,7 @@ SPECS = 50  # sparse keys in one question
 _TIME = "_timestamp"
 _RUN = "project(name: $project, entityName: $entity) { run(name: $run) { %s } }"
 _NAMES = "$entity: String!, $project: String!, $run: String!"
-ABOUT = f"query WatchedRun({_NAMES}) {{ {_RUN % 'name state createdAt historyLineCount historyKeys'} }}"
+ABOUT = f"query WatchedRun({_NAMES}) {{ {_RUN % 'name group state createdAt historyLineCount historyKeys'} }}"
 WHOLE = (
     f"query HistoryPage({_NAMES}, $minStep: Int64!, $maxStep: Int64!, $pageSize: Int!) "
     f"{{ {_RUN % 'history(minStep: $minStep, maxStep: $maxStep, samples: $pageSize)'} }}"
@@ -43,6 +43,7 @@ class About:
     lines: int
     last_step: int
     types: Mapping[str, Mapping[str, int]]
+    group: str = ""
 
     @property
     def over(self) -> bool:
@@ -67,9 +68,11 @@ class WandbRun:
     run: str
     source: str
     wanted: str | None = None
+    group: str = ""
 
     def describe(self) -> Description:
-        return Description(self.run, self.source, FORMAT, self.wanted or STEP)
+        kin = Kin(self.address.run, self.group)
+        return Description(self.run, self.source, FORMAT, self.wanted or STEP, kin)
 
     def pull(self, cursor: str | None) -> Iterator[Batch]:
         with _client(self.address) as client:
@@ -117,7 +120,7 @@ class WandbRun:
             lines, last = int(run.get("historyLineCount") or 0), int(keys.get("lastStep", -1))
         except (AttributeError, TypeError, ValueError):
             raise self._strange("historyKeys") from None
-        return About(str(run.get("state")), str(run.get("createdAt")), lines, last, types)
+        return About(str(run.get("state")), str(run.get("createdAt")), lines, last, types, str(run.get("group") or ""))
 
     def _rows(self, client: httpx.Client, about: About, low: int, high: int) -> list[dict[str, Any]]:
         """Rows with low <= _step < high, in the order of their steps."""
@@ -188,7 +191,7 @@ def open_wandb(address: WandbAddress, source: str, step_key: str | None, run: st
     if step_key is not None and about.types and step_key not in about.types:
         near = ", ".join(sorted(about.types)[:12])
         raise refuse(source, f"no {step_key!r} in its history (there is {near})", "name one of these with --step-key")
-    return found
+    return replace(found, group=about.group)
 
 
 def _client(address: WandbAddress) -> httpx.Client:

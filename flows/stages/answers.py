@@ -23,6 +23,7 @@ from flows.stages.joint import Line, judge_evals
 from flows.stages.memory import Memory
 from flows.stages.metric import judge_metric
 from flows.stages.past import Answers, Past
+from flows.stages.replayed import replayed
 from flows.stages.runstate import RunState
 from flows.stages.tiers import by_tier
 from flows.store import Store, Waiting
@@ -84,6 +85,7 @@ def collect(
             whole, {n: role for n, (role, _) in metrics.items()}, mine.get("stopped", {})
         )
         out.say(attempt, said)
+        out.say(attempt, replayed(each, past, parts, metrics, mine.setdefault("replays", {})))
         if attempt not in state.begun:
             state.begun.append(attempt)
             if each.parent is not None:

@@ -29,7 +29,7 @@ SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
 DIRECTIONS = ("up", "down", "none")
 KINDS = (
     "spike", "level", "trend", "divergence", "plateau", "overfit", "variance", "nonfinite", "stall", "rewind",
-    "invariant", "schedule", "ladder",
+    "invariant", "schedule", "ladder", "replay",
 )  # fmt: skip
 NEEDED = ("run", "metric", "step")
 NUMBERS = ("step", "detected_step", "value", "magnitude")

@@ -2,6 +2,9 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +14,11 @@ from flows.config import FILE
 from flows.errors import BadConfig
 
 if TYPE_CHECKING:
+    from flows.records import Batch
     from flows.sources.contract import Source
+    from flows.sources.relaunches import Proposal, Seen
+
+MOST = 5_000_000  # rows that are read of a log to see where it ends
 
 _HEAD = """\
 # What watchkeeper watches. `watchkeeper doctor` says whether all of this works,
@@ -73,6 +80,8 @@ def init(
 ) -> None:
     """Look at each run, then write a configuration that watches them.
 
+    Several that look like one run, restarted, are proposed as one.
+
     Exit status: 0 written, 2 a run could not be read or the file is there already.
 
     Example: watchkeeper init runs/a/metrics.jsonl runs/b/trainer_state.json
@@ -82,23 +91,29 @@ def init(
     if config.exists() and not force:
         raise BadConfig(f"{config}: is there already; give --force to replace it, or --config for another file.")
     folder = config.absolute().parent
-    sections = []
+    notes: dict[str, list[str]] = {}
+    alone: dict[str, tuple[Source, Batch | None]] = {}
     for target in dict.fromkeys(runs):
-        seen = [_look(source) for source in open_sources(target)]
-        for line in seen:
+        written, found = _as_written(target, folder), open_sources(target)
+        firsts = [next(iter(source.pull(None)), None) for source in found]
+        notes[written] = [_look(source, batch) for source, batch in zip(found, firsts, strict=True)]
+        for line in notes[written]:
             print(f"{target}: {line}")  # noqa: T201
-        sections.append(_section(_as_written(target, folder), seen))
+        if len(found) == 1:  # a segment is one run
+            alone[written] = found[0], firsts[0]
+    together = _together(alone)
+    for each in together:
+        print(f"{each.name}: {len(each.parts)} of these look like one run: {each.why}")  # noqa: T201
     folder.mkdir(parents=True, exist_ok=True)
-    config.write_text(_HEAD + "".join(sections) + _TAIL, encoding="utf-8")
+    config.write_text(_HEAD + _sections(notes, together) + _TAIL, encoding="utf-8")
     print(f"wrote {config}; next: watchkeeper watch --once")  # noqa: T201
 
 
-def _look(source: "Source") -> str:
+def _look(source: "Source", batch: "Batch | None") -> str:
     """What a source is, from its first batch."""
     from flows.sources.roles import role_of
 
     found = source.describe()
-    batch = next(iter(source.pull(None)), None)
     names = batch.rows["name"].unique().to_list() if batch is not None else []
     roles = Counter(role_of(name).role for name in names)
     known = ", ".join(f"{role} ({n})" for role, n in sorted(roles.items()) if role != "other") or "none known"
@@ -106,9 +121,86 @@ def _look(source: "Source") -> str:
     return f"run {found.run!r}, {found.format}, step {found.step_key!r}, {len(names)} metrics: {known}{other}"
 
 
-def _section(target: str, seen: list[str]) -> str:
-    notes = "".join(f"# {line}\n" for line in seen)
-    return f"\n[[run]]\n{notes}source = {json.dumps(target, ensure_ascii=False)}\n"
+def _together(alone: "Mapping[str, tuple[Source, Batch | None]]") -> "list[Proposal]":
+    """Which sources look like one run; those that may be are read further than their first batch."""
+    from flows.sources.addresses import scheme_of
+    from flows.sources.relaunches import akin, propose
+
+    firsts = {written: [] if batch is None else [batch] for written, (_, batch) in alone.items()}
+    known = {written: _seen(written, alone[written][0], batches) for written, batches in firsts.items()}
+    counts = Counter(each.run for each in known.values())
+    for written, each in known.items():
+        if counts[each.run] > 1 and not scheme_of(written):  # `metrics.jsonl` in several folders
+            known[written] = replace(each, run=Path(written).resolve().parent.name)
+    for each in akin(list(known.values())):
+        if not scheme_of(each.source):  # a server is not asked for a whole history
+            source = alone[each.source][0]
+            known[each.source] = replace(_seen(each.source, source, source.pull(None)), run=each.run)
+    return propose(list(known.values()))
+
+
+def _seen(written: str, source: "Source", batches: "Iterable[Batch]") -> "Seen":
+    """Steps and times of the first MOST rows."""
+    import numpy as np
+
+    from flows.sources.relaunches import Seen
+
+    found = source.describe()
+    steps, rows, times = np.empty(0), 0, []
+    whole = not isinstance(batches, list)
+    for batch in batches:
+        steps = np.union1d(steps, batch.rows["step"].to_numpy())
+        times += [at for at in (batch.rows["logged_at"].min(), batch.rows["logged_at"].max()) if at is not None]
+        rows += len(batch.rows)
+        if rows >= MOST:
+            whole = False
+            break
+    clock = [at.replace(tzinfo=UTC).timestamp() for at in times if isinstance(at, datetime)]
+    began, ended = (min(clock), max(clock)) if clock else (None, None)
+    return Seen(written, found.run, steps, whole, began, ended, found.kin)
+
+
+def _sections(notes: Mapping[str, Sequence[str]], together: "Sequence[Proposal]") -> str:
+    """A [[run]] for each target, and one for all that look like one run where the first of them stands."""
+    mine = {part.seen.source: each for each in together for part in each.parts}
+    sections, told = [], set()
+    for written, lines in notes.items():
+        each = mine.get(written)
+        if each is None:
+            sections.append(f"\n[[run]]\n{_comments(lines)}source = {_text(written)}\n")
+        elif each.name not in told:
+            told.add(each.name)
+            sections.append(_logical(each, notes))
+    return "".join(sections)
+
+
+def _logical(each: "Proposal", notes: Mapping[str, Sequence[str]]) -> str:
+    """The [[run]] of several segments, with why, and how to have it otherwise."""
+    why = [
+        f"These {len(each.parts)} look like one run: {each.why},",
+        "and each begins where one before it was. docs/sources.md says what is hidden then. To watch them apart, give",
+        "each a [[run]] of its own with its `source`.",
+    ]
+    parts = []
+    for part in each.parts:
+        seen = part.seen
+        end = f"to {seen.last:.15g}" if seen.whole else "on (not read to its end)"
+        lines = [f"\n[[run.segment]]\n{_comments(notes[seen.source])}# steps {seen.first:.15g} {end}\n"]
+        lines.append(f"source = {_text(seen.source)}\n")
+        if part.last is not None:
+            lines.append(f"last = {part.last:.15g}    # what it logged behind this step was done again\n")
+        if part.parent:
+            lines.append(f"parent = {_text(part.parent)}\n")
+        parts.append("".join([*lines, f"reason = {_text(part.reason)}\n"]))
+    return f"\n{_comments(why)}[[run]]\nname = {_text(each.name)}\n{''.join(parts)}"
+
+
+def _comments(lines: Sequence[str]) -> str:
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _as_written(target: str, folder: Path) -> str:

@@ -26,6 +26,7 @@ KINDS = {
     "invariant",
     "schedule",
     "ladder",
+    "replay",
 }
 ROLES = {
     "loss",

@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from flows.config import load_config
+from flows.sources.roles import role_of
+from flows.stages.pull import pull
+from flows.store import open_store
+from flows.wiring import open_run
 
 WriteLog = Callable[..., None]
 
@@ -37,6 +41,32 @@ def test_init_looks_at_a_run_and_writes_a_configuration_that_doctor_likes(folder
         "watchkeeper: watchkeeper.toml: is there already; give --force to replace it, or --config for another file.\n"
     )
     assert folder.run("init", "a.jsonl", "--force").returncode == 0
+
+
+def test_init_proposes_one_run_for_logs_that_go_on_where_others_were(folder: Any, write_log: WriteLog) -> None:
+    for name, first, last in (("hero", 0, 100), ("hero-r2", 80, 150), ("hero_resume3", 150, 200), ("calm", 0, 50)):
+        (folder.path / name).mkdir()
+        write_log(folder.path / name / "metrics.jsonl", first, last, lambda step, name=name: len(name) + step / 1000)
+    targets = [f"{name}/metrics.jsonl" for name in ("hero_resume3", "calm", "hero", "hero-r2")]
+    done = folder.run("init", *targets)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "hero: 3 of these look like one run: they are called alike (hero)\n" in done.stdout
+    written = (folder.path / "watchkeeper.toml").read_text()
+    assert '# steps 0 to 99\nsource = "hero/metrics.jsonl"\nlast = 79 ' in written
+    config = load_config(folder.path / "watchkeeper.toml")
+    hero, calm = config.run
+    assert calm.source == str(folder.path / "calm/metrics.jsonl")
+    assert [(each.written, each.last, each.reason) for each in hero.segment] == [
+        ("hero/metrics.jsonl", 79.0, "start"),
+        ("hero-r2/metrics.jsonl", None, "restart"),
+        ("hero_resume3/metrics.jsonl", None, "restart"),
+    ]
+    (source,) = open_run(config, hero)
+    store = open_store(":memory:", clock=lambda: 0.0)
+    pull(store, source, role_of)
+    assert store.history("hero", "loss").select("step", "value").rows() == [
+        (float(step), (4 if step < 80 else 7 if step < 150 else 12) + step / 1000) for step in range(200)
+    ]
 
 
 def test_init_writes_nothing_for_a_run_that_cannot_be_read(folder: Any) -> None:

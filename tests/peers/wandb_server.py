@@ -29,6 +29,7 @@ class WandbServer:
         self.rows = rows or []
         self.state = "finished"
         self.created = "2026-11-01T00:00:00"
+        self.group: str | None = None
         self.lines: int | None = None  # historyLineCount where it is to differ from the rows
         self.private = False
         self.key: str | None = None
@@ -99,7 +100,7 @@ class WandbServer:
         if "historyKeys" in query:
             return self.run(
                 id="1", projectId="1", name="hero", displayName="hero", state=self.state, createdAt=self.created,
-                heartbeatAt=self.created, tags=[], config="{}", summaryMetrics="{}", systemMetrics="{}", group=None,
+                heartbeatAt=self.created, tags=[], config="{}", summaryMetrics="{}", systemMetrics="{}", group=self.group,
                 historyLineCount=len(self.rows) if self.lines is None else self.lines, historyKeys=self.keys(),
                 user={"name": "u", "username": "u"}, sweepName=None, jobType=None, commit=None, readOnly=True,
                 description=None, notes=None,

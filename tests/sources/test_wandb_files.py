@@ -13,7 +13,7 @@ import pytest
 import tracker_files as files
 
 from flows.errors import BadInput
-from flows.records import Batch
+from flows.records import Batch, Kin
 from flows.sources.catalogue import open_sources
 from flows.stages.attempts import Tracker, assign
 
@@ -233,6 +233,12 @@ def test_a_resumed_file_goes_on_at_the_step_of_the_one_before(tmp_path: Path) ->
         (tmp_path / f"offline-run-{name}").mkdir()
         (tmp_path / f"offline-run-{name}" / "run-abc.wandb").write_bytes(content)
     assert rows_of(pull(tmp_path)) == [(100, "loss", 1.0), (100, "system/cpu", 5.0)]
+
+
+def test_the_group_of_a_run_and_the_run_that_it_was_forked_from_are_told(tmp_path: Path) -> None:
+    path = log_of(tmp_path, files.wandb_run("abc", run_group="hero", branch_point={"run": "def", "value": 80}))
+    (source,) = open_sources(str(path))
+    assert source.describe().kin == Kin("abc", "hero", "def")
 
 
 def test_another_step_key(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from wandb_server import WandbServer
 
 from flows.errors import BadInput, SourceUnavailable
-from flows.records import Batch, Role
+from flows.records import Batch, Kin, Role
 from flows.sources import wandb_history, wandb_online, web
 from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
@@ -105,6 +105,12 @@ def test_a_page_that_is_no_run_is_refused_and_a_file_is_no_run() -> None:
         open_sources("https://wandb.ai/team/moe/reports/Hero--VmlldzoxNzc2")
     assert not is_wandb("https://files.example/a/b/runs/loss.csv")
     assert not is_wandb("https://files.example/loss.csv")
+
+
+def test_the_group_of_a_run_is_told(server: WandbServer) -> None:
+    server.group = "g7"
+    (source,) = open_sources(server.run_url)
+    assert source.describe().kin == Kin(server.run_url.rpartition("/")[2], "g7")
 
 
 def test_the_configured_server_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
