@@ -13,7 +13,8 @@ from flows.sources.streams import open_file
 
 NAMED = [
     "run.log", "run-1.wandb", "p.db", "trainer_state.json", "checkpoint-10/trainer_state.json", "events.out.tfevents.1",
-    "metrics.csv", "logs/a/events.out.tfevents.1", "wandb/offline-run-1/run-1.wandb", "lightning_logs/version_0/metrics.csv", "meta.yaml",
+    "metrics.csv", "logs/a/events.out.tfevents.1",
+    "wandb/offline-run-1/run-1.wandb", "lightning_logs/version_0/metrics.csv", "meta.yaml",
 ]  # fmt: skip
 
 

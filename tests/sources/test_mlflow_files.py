@@ -126,7 +126,9 @@ def test_merging_loses_nothing_and_keeps_each_metrics_order(
         assert rows["logged_at"].is_sorted()
 
 
-@pytest.mark.parametrize("odd", ["99999999999999999999999 1.0 1", "1 1.0 " + "9" * 400, "1 1.0 nan", "1e3 1.0 1", "1 0x1 1", "\x00"])
+@pytest.mark.parametrize(
+    "odd", ["99999999999999999999999 1.0 1", "1 1.0 " + "9" * 400, "1 1.0 nan", "1e3 1.0 1", "1 0x1 1", "\x00"]
+)
 def test_a_line_that_is_no_sample_is_counted(tmp_path: Path, odd: str) -> None:
     rows, _, _, notes = pulled(write_run(tmp_path / "run", {"a": f"1 1.0 0\n{odd}\n3 2.0 2\n".encode()}))
     assert rows == [(0.0, "a", 1.0), (2.0, "a", 2.0)]
