@@ -28,6 +28,7 @@ _BINARY = {
     b"\xff\xfe": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
 }
+_HOLE = re.compile(rb"\0{8,}")  # what a file system leaves where a machine died while it wrote a text
 _SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|txt|log|parquet|pq))?(\.(gz|gzip|zst|zstd))?$", re.IGNORECASE)
 KNOWN = (
     "JSON Lines, CSV or TSV, Parquet, a console log, TensorBoard events, a .wandb file, trackio's database, "
@@ -128,7 +129,7 @@ def _refuse_binary(path: Path, text: bytes) -> None:
     for start, (what, mend) in _BINARY.items():
         if text.startswith(start):
             raise refuse(path, what, mend)
-    if b"\0" in text:
+    if b"\0" in text and (b"\0" in (rest := _HOLE.sub(b"", text)) or not rest.strip()):
         raise refuse(path, "a binary file", f"give {KNOWN}")
 
 
