@@ -43,7 +43,7 @@ def open_file(path: Path) -> BinaryIO:
 class _Raw(io.FileIO):
     """A file whose disk may fail under it: a network file system that is gone answers reads with an error."""
 
-    def readinto(self, buffer: Any) -> int | None:  # type: ignore[override]
+    def readinto(self, buffer: Any) -> int | None:
         try:
             return super().readinto(buffer)
         except OSError as error:
