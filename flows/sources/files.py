@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from flows.errors import BadInput
 from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
 from flows.sources.delimited import open_tables
-from flows.sources.grammar import UserPattern
+from flows.sources.grammar import UserPattern, built_in, read_line
 from flows.sources.jsonl import first_objects, open_lines, parse_line
 from flows.sources.mllog import open_mllog
 from flows.sources.parquet import MAGIC, open_parquet
+from flows.sources.stepkey import choose_step_key
 from flows.sources.streams import head, open_file
 from flows.sources.textlog import open_text
 from flows.sources.tfrecords import begins_with_record
@@ -76,7 +78,7 @@ def open_file_run(path: Path, target: str, reading: Reading) -> list[Source]:
     if first and (starts_with_object or b'{"tracker"' in text):
         return [open_lines(path, reading.stem(path), target, reading.step_key, first)]
     if not starts_with_object:
-        return _console_or_tables(path, target, reading)
+        return _console_or_tables(path, target, reading, first)
     log = _console(path, target, reading, thorough=False)
     if log is None:
         raise _no_objects(path, text)
@@ -100,11 +102,14 @@ def _binary(path: Path, start: bytes, target: str, reading: Reading) -> list[Sou
     return []
 
 
-def _console_or_tables(path: Path, target: str, reading: Reading) -> list[Source]:
-    """A console log that a pattern knows, else a table, else whatever console log it may be."""
+def _console_or_tables(path: Path, target: str, reading: Reading, first: list[dict[str, Any]]) -> list[Source]:
+    """A console log that a pattern knows, else objects among other lines, a table, or whatever console log it may be."""
     console = partial(_console, path, target, reading)
-    if (log := console(thorough=False)) is not None:
+    header = head(path).removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0].decode("utf-8", "replace")
+    if (log := console(thorough=read_line(header, built_in()) is not None)) is not None:
         return [log]
+    if sum(choose_step_key(item) is not None for item in first) > 1:
+        return [open_lines(path, reading.stem(path), target, reading.step_key, first)]
     try:
         tables = open_tables(path, reading.stem(path), target, reading.step_key)
     except BadInput as error:
