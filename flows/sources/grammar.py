@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import regex
-
 from flows.errors import BadConfig, BadInput
 from flows.sources.numerals import NUMBER, TOKEN, value_of
 
@@ -106,6 +104,8 @@ def users(patterns: Iterable[UserPattern]) -> tuple[Form, ...]:
 
 
 def _users(pattern: UserPattern) -> Form:
+    import regex  # our own patterns need no time limit
+
     try:
         compiled = regex.compile(pattern.regex)
     except regex.error as error:
