@@ -56,9 +56,10 @@ def is_secret(url: str) -> bool:
 
 
 def holds_secret(url: str) -> bool:
-    """Whether a password or token stands in a URL."""
+    """Whether a password or token stands in a URL: before its host, or by name in its query or behind its #."""
     parts = urlsplit(url)
-    return parts.password is not None or any(_TELLING.search(key) for key, _ in parse_qsl(parts.query))
+    named = [*parse_qsl(parts.query), *parse_qsl(parts.fragment.rpartition("?")[2])]
+    return parts.password is not None or any(_TELLING.search(key) for key, _ in named)
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds)]

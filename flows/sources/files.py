@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from flows.errors import BadInput
 from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
 from flows.sources.delimited import open_tables
-from flows.sources.grammar import UserPattern
+from flows.sources.grammar import UserPattern, built_in, read_line
 from flows.sources.jsonl import first_objects, open_lines, parse_line
 from flows.sources.mllog import open_mllog
 from flows.sources.parquet import MAGIC, open_parquet
+from flows.sources.stepkey import choose_step_key
 from flows.sources.streams import head, open_file
 from flows.sources.textlog import open_text
 from flows.sources.tfrecords import begins_with_record
@@ -28,6 +30,7 @@ _BINARY = {
     b"\xff\xfe": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "convert it with iconv -f UTF-16 -t UTF-8"),
 }
+_HOLE = re.compile(rb"\0{8,}")  # what a file system leaves where a machine died while it wrote a text
 _SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|tsv|txt|log|parquet|pq))?(\.(gz|gzip|zst|zstd))?$", re.IGNORECASE)
 KNOWN = (
     "JSON Lines, CSV or TSV, Parquet, a console log, TensorBoard events, a .wandb file, trackio's database, "
@@ -75,7 +78,7 @@ def open_file_run(path: Path, target: str, reading: Reading) -> list[Source]:
     if first and (starts_with_object or b'{"tracker"' in text):
         return [open_lines(path, reading.stem(path), target, reading.step_key, first)]
     if not starts_with_object:
-        return _console_or_tables(path, target, reading)
+        return _console_or_tables(path, target, reading, first)
     log = _console(path, target, reading, thorough=False)
     if log is None:
         raise _no_objects(path, text)
@@ -99,11 +102,14 @@ def _binary(path: Path, start: bytes, target: str, reading: Reading) -> list[Sou
     return []
 
 
-def _console_or_tables(path: Path, target: str, reading: Reading) -> list[Source]:
-    """A console log that a pattern knows, else a table, else whatever console log it may be."""
+def _console_or_tables(path: Path, target: str, reading: Reading, first: list[dict[str, Any]]) -> list[Source]:
+    """A console log that a pattern knows, else objects among other lines, a table, or whatever console log it may be."""
     console = partial(_console, path, target, reading)
-    if (log := console(thorough=False)) is not None:
+    header = head(path).removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0].decode("utf-8", "replace")
+    if (log := console(thorough=read_line(header, built_in()) is not None)) is not None:
         return [log]
+    if sum(choose_step_key(item) is not None for item in first) > 1:
+        return [open_lines(path, reading.stem(path), target, reading.step_key, first)]
     try:
         tables = open_tables(path, reading.stem(path), target, reading.step_key)
     except BadInput as error:
@@ -128,7 +134,7 @@ def _refuse_binary(path: Path, text: bytes) -> None:
     for start, (what, mend) in _BINARY.items():
         if text.startswith(start):
             raise refuse(path, what, mend)
-    if b"\0" in text:
+    if b"\0" in text and (b"\0" in (rest := _HOLE.sub(b"", text)) or not rest.strip()):
         raise refuse(path, "a binary file", f"give {KNOWN}")
 
 

@@ -12,13 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import regex
-
 from flows.errors import BadConfig, BadInput
-from flows.sources.numerals import NUMBER, value_of
+from flows.sources.numerals import NUMBER, TOKEN, value_of
 
 MAX_LINE_CHARS = 20_000  # a longer one is no line that a trainer prints
 SECONDS_PER_LINE = 1.0  # for a pattern of the user's; a good one takes microseconds
+_TOKEN = re.compile(TOKEN, re.ASCII)
 _OWN = frozenset({"step", "epoch", "of", "time"})
 _FILE = re.compile(r"\.(?:py|cpp|cc|cu|c|h|so|json|ya?ml|txt|log)$|^/")
 # numbers of a free text that are no metrics of the run
@@ -105,6 +104,8 @@ def users(patterns: Iterable[UserPattern]) -> tuple[Form, ...]:
 
 
 def _users(pattern: UserPattern) -> Form:
+    import regex  # our own patterns need no time limit
+
     try:
         compiled = regex.compile(pattern.regex)
     except regex.error as error:
@@ -132,12 +133,19 @@ def read_line(line: str, forms: Sequence[Form]) -> Reading | None:
     """What the first form that fits finds in a line. Raises BadInput where a user's pattern takes too long."""
     if len(line) > MAX_LINE_CHARS:
         return None
+    plain = _TOKEN.sub(_without_commas, line) if "," in line else line
     for form in forms:
-        if form.has in line and (found := _search(form, line)) is not None:
-            reading = _reading(form, line, found)
+        text = line if form.users else plain
+        if form.has in text and (found := _search(form, text)) is not None:
+            reading = _reading(form, text, found)
             if reading is not None:
                 return reading
     return None
+
+
+def _without_commas(found: re.Match[str]) -> str:
+    """`1,000` as `01000`: a step may have commas, and stays where it stands."""
+    return found[0].replace(",", "").zfill(len(found[0])) if "," in found[0] else found[0]
 
 
 def _search(form: Form, line: str) -> Any:

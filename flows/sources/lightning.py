@@ -16,4 +16,4 @@ def metrics_files(folder: Path) -> list[Path]:
     """Those of the versions in a folder, or in its `lightning_logs`, in the order of their numbers."""
     found = [*folder.glob(f"version_*/{_FILE}")] or [*folder.glob(f"lightning_logs/version_*/{_FILE}")]
     numbered = [(int(match[1]), path) for path in found if (match := _VERSION.fullmatch(path.parent.name))]
-    return [path for _, path in sorted(numbered) if path.stat().st_size]
+    return [path for _, path in sorted(numbered) if path.is_file() and path.stat().st_size]

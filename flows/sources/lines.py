@@ -104,6 +104,10 @@ def _split(text: bytes, at_start: bool) -> list[bytes]:
         return []  # a block of nothing but newlines
     lines = text.split(b"\n")
     lines.pop()
+    if (
+        b"\0" in text
+    ):  # zeros stand where a machine died before the disk had the data: what is before them is half a line
+        lines = [line.rpartition(b"\0")[2] for line in lines]
     return lines
 
 

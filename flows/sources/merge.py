@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from flows.records import SAMPLE_SCHEMA
 from flows.sources.rows import BATCH_SECONDS, FLUSH_ROWS
+from flows.sources.timestamps import PLAUSIBLE_SECONDS
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -81,6 +82,13 @@ def merged(pieces: Mapping[str, Iterator[Piece]]) -> Iterator[tuple[pl.DataFrame
         yield pl.concat(parts), dict(places)
 
 
+def _micros(millis: Times) -> Times:
+    """Microseconds; NaT for what is no time of a clock."""
+    low, high = (1000 * seconds for seconds in PLAUSIBLE_SECONDS)
+    fine = (millis >= low) & (millis < high)
+    return np.where(fine, np.where(fine, millis, 0) * 1000, np.iinfo(np.int64).min)
+
+
 def _upto(
     frontier: int, heads: dict[str, _Head], names: list[str], floors: dict[str, int], places: dict[str, Place]
 ) -> pl.DataFrame:
@@ -108,7 +116,7 @@ def _upto(
     return pl.DataFrame(
         {
             "step": steps[chosen],
-            "logged_at": pl.Series((times * 1000).view("datetime64[us]"), dtype=pl.Datetime("us")),
+            "logged_at": pl.Series(_micros(times).view("datetime64[us]"), dtype=pl.Datetime("us")),
             "name": pl.Series(names, dtype=pl.String).gather(which[chosen]),
             "value": values,
         },

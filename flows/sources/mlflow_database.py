@@ -17,13 +17,16 @@ from urllib.parse import quote, unquote
 
 import polars as pl
 
-from flows.errors import SourceUnavailable
+from flows.errors import BadInput, SourceUnavailable
 from flows.records import SAMPLE_SCHEMA, Batch, Description
 from flows.sources.contract import refuse
 from flows.sources.cursor import decode
 from flows.sources.mlflow_files import FORMAT, run_label
 from flows.sources.rows import FLUSH_ROWS
+from flows.sources.timestamps import to_micros
 
+# a view in their place may be a statement that never ends
+_TABLES = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('metrics', 'runs')"
 _NEW = """
 SELECT rowid, step, timestamp, key, CASE WHEN is_nan THEN NULL ELSE value END FROM metrics
 WHERE run_uuid = ? AND rowid > ? ORDER BY rowid LIMIT ?
@@ -71,6 +74,8 @@ def open_database(target: str, run: str | None) -> DatabaseRun:
         raise refuse(
             target, "no such database", "write sqlite:///relative/mlflow.db#RUN_ID (four slashes: from the root)"
         )
+    if _asked(path, target, _TABLES, ()) != [(2,)]:
+        raise _no_database(target)
     runs = _asked(path, target, "SELECT run_uuid, name FROM runs ORDER BY start_time DESC", ())
     found = next((str(name or "") for uuid, name in runs if uuid == run_id), None)
     if found is None:
@@ -85,17 +90,21 @@ def _asked(path: Path, source: str, query: str, given: tuple[object, ...]) -> li
             return database.execute(query, given).fetchall()
     except sqlite3.OperationalError as error:
         if "no such" in str(error):
-            raise refuse(source, "no MLflow database", "name the file of `mlflow server --backend-store-uri`") from None
+            raise _no_database(source) from None
         raise SourceUnavailable(f"{source}: the database does not answer ({error}); the next pass asks again") from None
     except sqlite3.DatabaseError as error:
         raise refuse(source, f"no sound SQLite database ({error})", "name the file of MLflow's backend store") from None
+
+
+def _no_database(source: str) -> BadInput:
+    return refuse(source, "no MLflow database", "name the file of `mlflow server --backend-store-uri`")
 
 
 def _frame(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "step": [row[1] for row in rows],
-            "logged_at": pl.Series([row[2] * 1000 for row in rows], dtype=pl.Int64).cast(pl.Datetime("us")),
+            "logged_at": pl.Series([to_micros(row[2]) for row in rows], dtype=pl.Int64).cast(pl.Datetime("us")),
             "name": [row[3] for row in rows],
             "value": [_value(row[4]) for row in rows],
         },

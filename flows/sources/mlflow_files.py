@@ -148,7 +148,9 @@ def _parse(text: bytes, start: int, notes: Counter[str]) -> Piece:
             raise ValueError
         table = np.array(fields).reshape(-1, 3)
         times, values, steps = table[:, 0].astype(np.int64), table[:, 1].astype(np.float64), table[:, 2].astype(float)
-    except ValueError:
+        if not np.isfinite(steps).all():
+            raise ValueError
+    except (ValueError, OverflowError):
         return _parse_slowly(text, start, notes)
     return _piece(text, start, times, steps, values, ends)
 
@@ -161,7 +163,8 @@ def _parse_slowly(text: bytes, start: int, notes: Counter[str]) -> Piece:
         end += len(line)
         parts = line.split()
         try:
-            rows.append((int(parts[0]), float(parts[1]), float(int(parts[2])) if len(parts) > 2 else 0.0, end))
+            time, value, step = int(parts[0]), float(parts[1]), float(int(parts[2])) if len(parts) > 2 else 0.0
+            rows.append((int(np.int64(time)), value, step, end))
         except (ValueError, IndexError, OverflowError):
             if parts:
                 notes["line that is no sample"] += 1

@@ -154,8 +154,8 @@ def _rows(source: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
     rows = answer.get("metrics") or []
     try:
         for row in rows:
-            int(row["timestamp"]), float(row.get("step") or 0), float(row.get("value", 0.0))
-    except (AttributeError, KeyError, TypeError, ValueError):
+            np.int64(int(row["timestamp"])), float(row.get("step") or 0), float(row.get("value", 0.0))
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise SourceUnavailable(f"{source}: the server gives metrics that are none; the next pass asks again") from None
     return list(rows)
 

@@ -40,6 +40,10 @@ class Plan:
     values: tuple[int, ...]
     metrics: tuple[int, ...]
 
+    def meaning(self) -> tuple[object, ...]:
+        """What it is, to compare."""
+        return (self.form.kind, self.start, self.label, self.timed, self.step, self.bar, self.values, self.metrics)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -79,12 +83,14 @@ class Shapes:
         shapes = lines.str.replace_all(" *" + IN_POLARS, "\0")
         rows = pl.DataFrame({"shape": shapes, "at": pl.arange(len(lines), eager=True)})
         groups = rows.group_by("shape", maintain_order=True).agg("at")
-        found = []
+        alike: dict[tuple[object, ...], tuple[Plan, list[NDArray[np.int64]]]] = {}
         for shape, at in zip(groups["shape"], groups["at"], strict=True):
             plan = self._plan_of(shape, lines[int(at[0])])
-            if plan is not None:
-                found.append(_numbers(plan, lines.gather(at), at.to_numpy().astype(np.int64)))
-        return found
+            if plan is not None:  # a name or a hash in each line makes many shapes of one plan
+                known = alike.setdefault((shape.count("\0"), *plan.meaning()), (plan, []))
+                known[1].append(at.to_numpy().astype(np.int64))
+        ordered = ((plan, np.sort(np.concatenate(parts))) for plan, parts in alike.values())
+        return [_numbers(plan, lines.gather(at), at) for plan, at in ordered]
 
     def _plan_of(self, shape: str, line: str) -> Plan | None:
         try:
@@ -121,6 +127,11 @@ class Shapes:
             tuple(at for _, at in numbered),
             tuple(number for number, _ in numbered),
         )
+
+
+def shape_of(line: str) -> str:
+    """A line without its numbers."""
+    return _TOKEN.sub("\0", line)
 
 
 def _numbers(plan: Plan, lines: pl.Series, at: NDArray[np.int64]) -> Found:

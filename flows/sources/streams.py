@@ -1,9 +1,12 @@
 """The bytes of a file as blocks, plain, gzip or zstd, with a cap on how far a compressed file may expand."""
 
+import io
+import os
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from flows.errors import BadInput, SourceUnavailable
 from flows.sources.contract import MAX_LINE_BYTES, refuse
@@ -22,13 +25,42 @@ def compression_of(path: Path) -> str:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open for reading. Raises BadInput without permission, SourceUnavailable where the file is not there (yet)."""
+    """Open for reading. Raises BadInput without permission and for what is no file (a pipe is never waited for),
+    SourceUnavailable where the file is not there (yet), or is gone while it is read.
+    """
     try:
-        return path.open("rb")
+        raw = _Raw(path, "rb", opener=_without_waiting)
+        if stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+            return io.BufferedReader(raw)
+        raw.close()
+        raise refuse(path, "no regular file", "write the log to a file and name that")
     except PermissionError:
         raise refuse(path, "no permission to read it", "give the watch read access") from None
     except OSError as error:
         raise SourceUnavailable(f"{path}: cannot be opened ({error.strerror}); is the file system there?") from None
+
+
+class _Raw(io.FileIO):
+    """A file whose disk may fail under it: a network file system that is gone answers reads with an error."""
+
+    def readinto(self, buffer: Any) -> int | None:
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise self._gone(error) from None
+
+    def readall(self) -> bytes:
+        try:
+            return super().readall() or b""
+        except OSError as error:
+            raise self._gone(error) from None
+
+    def _gone(self, error: OSError) -> SourceUnavailable:
+        return SourceUnavailable(f"{self.name}: cannot be read ({error.strerror}); is the file system there?")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # opening a pipe waits for its writer otherwise
 
 
 def head(path: Path) -> bytes:

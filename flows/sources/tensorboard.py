@@ -116,7 +116,7 @@ def _holders(folder: Path) -> list[str]:
         if len(Path(place).relative_to(folder).parts) >= MAX_DEPTH:
             folders.clear()
         seen += len(files) + len(folders)
-        if any(_NAMED in name and is_event_file(Path(place, name)) for name in sorted(files)):
+        if any(map(is_event_file, _in(Path(place)))):
             found.append(place)
         if seen > MAX_FILES:
             break

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -15,12 +15,14 @@ from flows.sources.cursor import decode
 from flows.sources.grammar import Form, Reading, UserPattern, built_in, read_line, users
 from flows.sources.lines import Place, place_of, read_lines, still_there
 from flows.sources.rows import FLUSH_ROWS, Rows
+from flows.sources.shapes import shape_of
 from flows.sources.textrows import TextRows
 
 LOOK_AT_BYTES = 8 << 20  # a trainer that has printed no metric until then has none to print
 _FIRST_LINES = 2_000  # that are looked at before the file is tried as a table: enough for a log that begins at once
 _FEW = 64
-_SAME = 2  # so many lines must tell the same metric before `key=value` is believed to be a log
+# `key=value` is believed to be a log where lines differ in their numbers alone, or a metric has values at many steps:
+_SAME, _MANY = 2, 16  # steps; a program's text and a recipe have such lines too, each another one
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|[@-Z\\^_])")
 
 
@@ -108,18 +110,22 @@ def _first(blocks: Iterable[list[str]], forms: Sequence[Form]) -> list[Reading]:
 
 
 def _repeated(blocks: Iterable[list[str]], forms: Sequence[Form]) -> list[Reading]:
-    """Lines that tell the same metric; none where no metric is told by several of them."""
+    """Lines of a log; none where all of them are only texts in which a step and a number stand."""
     found: list[Reading] = []
-    told: Counter[str] = Counter()
+    steps: dict[str, set[float | None]] = defaultdict(set)  # by the line without its numbers, and by metric
+    believed = False
     for lines in blocks:
         for line in lines:
             reading = read_line(line, forms)
             if reading is not None:
                 found.append(reading)
-                told.update({name for name, _, _ in reading.metrics})
-                if max(told.values()) >= _SAME and len(found) >= _FEW:
+                for said in (shape_of(line), *(name for name, _, _ in reading.metrics)):
+                    steps[said].add(reading.step(line))
+                believed |= len(steps[shape_of(line)]) >= _SAME
+                believed |= max(len(steps[name]) for name, _, _ in reading.metrics) >= _MANY
+                if believed and len(found) >= _FEW:
                     return found
-    return found if max(told.values(), default=0) >= _SAME else []
+    return found if believed else []
 
 
 def _beginning(path: Path, *, thorough: bool) -> Iterator[list[str]]:

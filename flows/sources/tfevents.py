@@ -6,7 +6,6 @@ whose fields are repeated, which comes back as a few lists; this holds where eac
 is counted. Other blocks are read record by record.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -161,7 +160,7 @@ def _number(value: Any) -> float | None:
     held = _HELD.get(tensor.dtype)
     if held is None or not value.HasField("tensor") or value.metadata.plugin.name not in (b"", _SCALARS):
         return None
-    if tensor.shape.unknown_rank or math.prod(dim.size for dim in tensor.shape.dim) != 1:
+    if tensor.shape.unknown_rank or any(dim.size != 1 for dim in tensor.shape.dim):
         return None
     field, dtype = held
     numbers = getattr(tensor, field)

@@ -28,6 +28,8 @@ MAGIC = b"SQLite format 3\0"
 _CHUNK_ROWS, _CHUNK_BYTES = 20_000, 32 << 20
 _TRIES = 5
 _COLUMNS = frozenset({"id", "run_id", "run_name", "timestamp", "step", "metrics"})
+# of a table alone: a view may be a statement that never ends
+_COLUMNS_OF = "SELECT i.name FROM sqlite_master m, pragma_table_info(m.name) i WHERE m.type = 'table' AND m.name = ?"
 _NO_STEP = "\0"  # no name of a metric: the step is that of the table
 
 
@@ -105,7 +107,7 @@ class TrackioRun:
 
 def open_trackio(path: Path, run: str | None, source: str, wanted: str | None) -> list[TrackioRun]:
     """The runs, by their beginning. Raises BadInput where it is no database of trackio's, or an empty one."""
-    columns = {name for (name,) in _query(path, "SELECT name FROM pragma_table_info('metrics')")}
+    columns = {name for (name,) in _query(path, _COLUMNS_OF, ("metrics",))}
     if not columns >= _COLUMNS:
         what = "an SQLite database without trackio's table of metrics"
         raise refuse(path, what, "export its metrics as CSV or Parquet")
@@ -129,11 +131,11 @@ def open_trackio(path: Path, run: str | None, source: str, wanted: str | None) -
 
 def _rows_of(path: Path, table: str, run_id: str, after: int) -> Iterator[tuple[int, str, int, Any]]:
     """id, timestamp, step (0 in the system's table) and JSON text of the rows behind `after`, a chunk in memory."""
-    if not list(_query(path, f"SELECT 1 FROM pragma_table_info('{table}')")):
+    if not _query(path, _COLUMNS_OF, (table,)):
         return
     step = "step" if table == "metrics" else "0"
     text = f"CASE WHEN length(metrics) <= {MAX_LINE_BYTES} THEN metrics END"
-    columns = f"id, CAST(timestamp AS TEXT), {step}, {text}"
+    columns = f"id, substr(CAST(timestamp AS TEXT), 1, 64), {step}, {text}"
     sql = f"SELECT {columns} FROM {table} WHERE run_id = ? AND id > ? ORDER BY id LIMIT {_CHUNK_ROWS}"
     while chunk := _query(path, sql, (run_id, after)):
         yield from chunk

@@ -69,8 +69,12 @@ def newest(folder: Path) -> Path | None:
     """The trainer_state.json of a run's folder: its own, else that of the checkpoint with the highest step."""
     if (folder / FILE_NAME).is_file():
         return folder / FILE_NAME
-    states = [path for path in folder.glob(f"checkpoint-*/{FILE_NAME}") if _CHECKPOINT.fullmatch(path.parent.name)]
+    states = [path for path in folder.glob(f"checkpoint-*/{FILE_NAME}") if _is_checkpoints(path)]
     return max(states, key=lambda path: int(path.parent.name.rpartition("-")[2]), default=None)
+
+
+def _is_checkpoints(path: Path) -> bool:
+    return bool(_CHECKPOINT.fullmatch(path.parent.name)) and path.is_file()
 
 
 def run_name(path: Path) -> str:

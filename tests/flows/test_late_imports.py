@@ -63,3 +63,11 @@ def test_no_command_but_watch_and_serve_loads_prefect(loaded: dict[str, set[str]
 
 def test_help_loads_next_to_nothing(loaded: dict[str, set[str]]) -> None:
     assert loaded["--help"].isdisjoint({"duckdb", "scipy", "apprise", "altair"})
+
+
+@pytest.mark.parametrize("command", ["init", "check"])
+def test_a_file_of_text_loads_no_library_of_a_tracker_or_server(loaded: dict[str, set[str]], command: str) -> None:
+    assert "polars" in loaded[command]
+    assert loaded[command].isdisjoint(
+        {"google", "httpx", "fsspec", "regex", "wandb", "mlflow", "trackio", "tensorboard"}
+    )

@@ -1,5 +1,7 @@
 """MLflow's file store as it may lie on a disk, and the order of metrics that are kept one by one."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +124,28 @@ def test_merging_loses_nothing_and_keeps_each_metrics_order(
     in_order = all(rows == sorted(rows) for rows in given_rows.values())
     if frames and in_order:
         assert rows["logged_at"].is_sorted()
+
+
+@pytest.mark.parametrize(
+    "odd", ["99999999999999999999999 1.0 1", "1 1.0 " + "9" * 400, "1 1.0 nan", "1e3 1.0 1", "1 0x1 1", "\x00"]
+)
+def test_a_line_that_is_no_sample_is_counted(tmp_path: Path, odd: str) -> None:
+    rows, _, _, notes = pulled(write_run(tmp_path / "run", {"a": f"1 1.0 0\n{odd}\n3 2.0 2\n".encode()}))
+    assert rows == [(0.0, "a", 1.0), (2.0, "a", 2.0)]
+    assert notes == {"line that is no sample": 1}
+
+
+def test_a_time_of_no_clock_is_none(tmp_path: Path) -> None:
+    text = b"1790000000000 1.0 0\n9223372036854775807 2.0 1\n-9223372036854775808 3.0 2\n"
+    (batch,) = open_sources(str(write_run(tmp_path / "run", {"a": text})))[0].pull(None)
+    assert batch.rows["logged_at"].dt.epoch("ms").to_list() == [1790000000000, None, None]
+
+
+@pytest.mark.parametrize("view", ["metrics", "runs"])
+def test_a_database_whose_tables_are_views_is_refused(tmp_path: Path, view: str) -> None:
+    with closing(sqlite3.connect(tmp_path / "m.db")) as connection:
+        connection.execute(f"CREATE TABLE {'runs' if view == 'metrics' else 'metrics'} (run_uuid, name, start_time)")
+        endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r)"
+        connection.execute(f"CREATE VIEW {view} AS {endless} SELECT x AS run_uuid, x AS name, x AS start_time FROM r")
+    with pytest.raises(BadInput, match="no MLflow database"):
+        open_sources(f"sqlite:///{tmp_path / 'm.db'}#1")

@@ -355,3 +355,15 @@ def test_times_that_are_none_of_a_clock_are_none(tmp_path: Path) -> None:
     (batch,) = pull(tmp_path / "x")
     assert batch.rows["logged_at"].to_list() == [None] * 4
     assert isinstance(batch.rows, pl.DataFrame)
+
+
+def test_a_tensor_of_very_many_dimensions_is_passed_over_at_once(tmp_path: Path) -> None:
+    tensor = tensor_pb2.TensorProto(dtype=files.DOUBLE, double_val=[1.0])
+    for _ in range(400_000):  # the product of so many large sizes takes hours
+        tensor.tensor_shape.dim.add(size=2**62 + 1)
+    bomb = summary_pb2.Summary.Value(tag="loss", tensor=tensor)
+    path = tmp_path / "events.out.tfevents.1"
+    path.write_bytes(files.event_records([files.event(1, [bomb, files.as_tensor("loss", 2.0)]).SerializeToString()]))
+    (batch,) = open_sources(str(path))[0].pull(None)
+    assert batch.rows.select("step", "value").rows() == [(1.0, 2.0)]
+    assert batch.notes == {"histogram, image, text or other value that is no scalar": 1}

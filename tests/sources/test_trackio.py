@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,24 @@ def test_a_page_of_noise_is_refused_in_one_line(tmp_path: Path) -> None:
             list(source.pull(None))
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+ENDLESS = "CREATE VIEW {} AS WITH RECURSIVE r(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM r) SELECT id, {} FROM r"
+ROW = "'a' AS run_id, 'n' AS run_name, '2025-01-01' AS timestamp, id AS step, '{\"loss\": 1}' AS metrics"
+
+
+def test_a_view_is_no_table_and_may_never_end(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(ENDLESS.format("metrics", ROW))
+    with pytest.raises(BadInput, match="without trackio's table of metrics"):
+        open_sources(str(path))
+
+
+def test_a_view_in_place_of_the_systems_table_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    path.write_bytes(files.trackio_file([(1, {"loss": 2.0})]))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(ENDLESS.format("system_metrics", ROW))
+    (source,) = open_sources(str(path))
+    assert rows_of(list(source.pull(None))) == [(1.0, "loss", 2.0)]
