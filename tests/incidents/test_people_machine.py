@@ -34,8 +34,13 @@ class Watch(RuleBasedStateMachine):
 
     # the run
 
-    @rule(name=st.sampled_from(sorted(METRICS)), severity=st.integers(1, 4), ahead=st.sampled_from([1, 5, 30, 400]))
-    def something_is_found(self, name, severity, ahead):
+    @rule(
+        name=st.sampled_from(sorted(METRICS)),
+        severity=st.integers(1, 4),
+        ahead=st.sampled_from([1, 2, 5, 400]),
+        judged=st.booleans(),
+    )
+    def something_is_found(self, name, severity, ahead, judged):
         self.step += ahead
         self.answers.append(
             Finding(
@@ -43,6 +48,8 @@ class Watch(RuleBasedStateMachine):
                 f"{name}{self.step:g}", {"cadence": 1.0, "samples": 1000},
             )
         )  # fmt: skip
+        if judged:
+            self.a_pass()
 
     @precondition(lambda self: self.answers)
     @rule(data=st.data())
