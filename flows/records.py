@@ -101,3 +101,30 @@ class Event:
     recorded_at: float | None = None
     source: str = "user"
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One line of the log of incidents: what a person did to one, or what the judge said of it. Never changed.
+
+    `kind` is of a person ack, snooze, resolve, note, right, wrong, known, mute, unmute; of the judge opened, escalated,
+    lowered, reopened, resolved, still. `run` is a shell pattern for mutes, which have no incident but a `metric` (shell
+    pattern) or a `pattern` (name of a cause). `step`, `severity` and `findings` (how many) are what was known then, so
+    that what came later can be told from it. `silent`: nobody was told. `turn` orders the log (0: not stored yet).
+    """
+
+    run: str
+    kind: str
+    who: str
+    at: float  # unix seconds
+    why: str = ""
+    incident_id: str | None = None
+    metric: str = ""
+    pattern: str = ""
+    until_time: float | None = None  # unix seconds
+    until_step: float | None = None
+    step: float | None = None
+    severity: int | None = None
+    findings: int | None = None
+    silent: bool = False
+    turn: int = 0

@@ -18,7 +18,6 @@ from flows.channels.contract import Channel
 from flows.channels.heartbeat import ping
 from flows.config import SEVERITIES, CheckSection, Config, RunSection
 from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
-from flows.incidents import Transition
 from flows.passes import Call, Outcome, Report, plainly
 from flows.playbook import load_playbook
 from flows.records import Role
@@ -28,7 +27,7 @@ from flows.sources.grammar import UserPattern
 from flows.sources.lineage import Chain, Segment
 from flows.sources.roles import role_of
 from flows.stages import checks, selfcheck
-from flows.stages.announce import announcer
+from flows.stages.announce import announcer, tell_owed
 from flows.stages.bounds import Watched
 from flows.stages.judge import Announce, Judged, judge, tell
 from flows.stages.notify import notify
@@ -157,6 +156,8 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
                 if judged is not None:
                     house.report.changes += judged.transitions
                     house.judged[name] = run, judged.samples > 0
+                    owing = partial(tell_owed, store, name, _least(house, name), clock=house.clock)
+                    house.report.changes += house.report.attempt(owner, "owed", owing) or []
                 lease.renew()
             _send(house, store, owner, name, lease)
 
@@ -195,9 +196,11 @@ def _judge(house: _House, store: Store, name: str) -> Judged:
 
 
 def _announce(house: _House, store: Store, name: str) -> Announce:
-    least = {c.name: SEVERITIES.index(c.min_severity) for c in house.config.channel if c.takes(name, 4)}
-    announce = announcer(store, name, least, clock=house.clock)
-    return lambda changes: announce(newest_words(changes))
+    return announcer(store, name, _least(house, name), clock=house.clock)
+
+
+def _least(house: _House, name: str) -> dict[str, int]:
+    return {c.name: SEVERITIES.index(c.min_severity) for c in house.config.channel if c.takes(name, 4)}
 
 
 def _ask_checks(house: _House, store: Store) -> None:
@@ -255,16 +258,6 @@ def watched_bounds(config: Config, run: str) -> list[Watched]:
         for side, limit in (("above", each.above), ("below", each.below))
         if limit is not None
     ]
-
-
-def newest_words(changes: Sequence[Transition]) -> list[Transition]:
-    """One word an incident: what began and ended between two passes is told once, as over."""
-    first: dict[str, Transition] = {}
-    last: dict[str, Transition] = {}
-    for change in changes:
-        first.setdefault(change.incident.id, change)
-        last[change.incident.id] = change
-    return [end if end.what == "resolved" else first[name] for name, end in last.items()]
 
 
 def is_live(store: Store, name: str) -> bool:

@@ -14,7 +14,13 @@ from flows.messages.plain import plain, step
 
 CHART_NAME = "chart.png"
 TOP_INCIDENTS = 6
-_WORDS = {"reopened": "Open again: ", "escalated": "Worse: ", "lowered": "Less severe: ", "resolved": "Resolved: "}
+_WORDS = {
+    "reopened": "Open again: ",
+    "escalated": "Worse: ",
+    "lowered": "Less severe: ",
+    "resolved": "Resolved: ",
+    "still": "Still open: ",
+}
 
 
 def compose(run: str, incident: IncidentDoc, transition: str, context: Context | None = None) -> Message:
@@ -126,8 +132,9 @@ def _alarm(incident: IncidentDoc, context: Context, transition: str) -> list[tup
 def _resolved(incident: IncidentDoc, context: Context) -> list[tuple[str, str]]:
     onset, resolved = incident["onset_step"], incident.get("resolved_step")
     lasted = "" if resolved is None else f", {step(resolved - onset)} steps after it began at {step(onset)}"
+    by_hand = facts.by_hand(incident)
     return [
-        ("Back", f"since step {step(resolved)}{lasted}"),
+        ("Closed", by_hand) if by_hand else ("Back", f"since step {step(resolved)}{lasted}"),
         ("Had moved", facts.moved(incident.get("findings", []))),
         ("Explained by", facts.explained(incident, context.events)),
     ]
@@ -149,7 +156,8 @@ def _decision(incident: IncidentDoc, context: Context, transition: str) -> str:
 def _history(incident: IncidentDoc, context: Context) -> Facts:
     told = [f"incident {incident['id']}"]
     told += [plain(context.similar, 120)] if context.similar else []
-    told += [f"in charge: {plain(context.owner, 60)}"] if context.owner else []
+    owner = context.owner or facts.acknowledged_by(incident)
+    told += [f"in charge: {plain(owner, 60)}"] if owner else []
     return Facts((("Record", "; ".join(told)),))
 
 

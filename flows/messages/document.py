@@ -5,7 +5,10 @@ Reading this shape, and no inner class, keeps the pages of `check`, `demo` and a
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypedDict, cast
+
+from flows.records import Operation
 
 SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
 
@@ -59,6 +62,20 @@ class SuggestionDoc(TypedDict, total=False):
     bound: str
 
 
+class OperationDoc(TypedDict, total=False):
+    """What a person did to an incident or the judge said of it; times are UTC in ISO 8601, `silent` told nobody."""
+
+    at: str
+    who: str
+    what: str
+    why: str
+    step: float | None
+    severity: str | None
+    until: str | None
+    until_step: float | None
+    silent: bool
+
+
 class IncidentDoc(TypedDict, total=False):
     """One incident, open or resolved."""
 
@@ -75,6 +92,7 @@ class IncidentDoc(TypedDict, total=False):
     findings: list[FindingDoc]
     hypotheses: list[HypothesisDoc]
     suggestions: list[SuggestionDoc]
+    operations: list[OperationDoc]
 
 
 class MetricDoc(TypedDict, total=False):
@@ -133,6 +151,25 @@ def incident_doc(row: Mapping[str, Any], findings: Iterable[Mapping[str, Any]] =
         "detected_step": row["detected_step"],
         "resolved_step": row["resolved_step"],
     }
+
+
+def operation_doc(done: Operation) -> OperationDoc:
+    """The document of one line of the log."""
+    return {
+        "at": _iso(done.at),
+        "who": done.who,
+        "what": done.kind,
+        "why": done.why,
+        "step": done.step,
+        "severity": None if done.severity is None else SEVERITIES[done.severity],
+        "until": None if done.until_time is None else _iso(done.until_time),
+        "until_step": done.until_step,
+        "silent": done.silent,
+    }
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _decoded(value: Any, empty: Any = ()) -> Any:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flows.messages.document import FindingDoc, IncidentDoc
+from flows.messages.document import FindingDoc, IncidentDoc, OperationDoc
 from flows.messages.plain import magnitude, number, plain, step
 from flows.records import Event
 
@@ -35,6 +35,34 @@ class Context:
     similar: str = ""
     owner: str = ""
     link: str = ""
+
+
+def by_hand(incident: IncidentDoc) -> str:
+    """Who resolved it and why; "" for one that ended by itself, or was opened again since."""
+    turning = [each for each in incident.get("operations", []) if each["what"] in ("resolve", "opened", "reopened")]
+    if not turning or turning[-1]["what"] != "resolve":
+        return ""
+    done = turning[-1]
+    why = f": {plain(done['why'], 160)}" if done["why"] else ""
+    return f"by {plain(done['who'], 60)} at step {step(done['step'])}{why}"
+
+
+def acknowledged_by(incident: IncidentDoc) -> str:
+    """Who acknowledged it last, if anybody has since it was opened."""
+    since = [each for each in incident.get("operations", []) if each["what"] in ("ack", "opened", "reopened")]
+    return since[-1]["who"] if since and since[-1]["what"] == "ack" else ""
+
+
+def operation(done: OperationDoc) -> str:
+    """One line of an incident's log in words."""
+    until = [plain(done["until"] or "", 30)] if done.get("until") else []
+    until += [f"step {step(done['until_step'])}"] if done.get("until_step") is not None else []
+    told = [done["what"], *([f"until {' or '.join(until)}"] if until else [])]
+    told += [f"at step {step(done['step'])}"] if done.get("step") is not None else []
+    told += [str(done["severity"])] if done.get("severity") else []
+    told += ["nobody told"] if done.get("silent") else []
+    line = f"{plain(done['at'], 30)} {plain(done['who'], 60)}: {', '.join(told)}"
+    return line + (f": {plain(done['why'], 300)}" if done.get("why") else "")
 
 
 def explained(incident: IncidentDoc, events: Sequence[Event], most: int = 3) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from flows.messages import facts
-from flows.messages.document import FindingDoc, HypothesisDoc, IncidentDoc, SuggestionDoc
+from flows.messages.document import FindingDoc, HypothesisDoc, IncidentDoc, OperationDoc, SuggestionDoc
 from flows.messages.plain import number, step
 from flows.record.pictures import Picture
 from flows.record.tables import table, text
@@ -27,6 +27,7 @@ def article(run: str, incident: IncidentDoc, picture: Picture | None) -> str:
         _suggestions(incident.get("suggestions", [])),
         _hypotheses(incident.get("hypotheses", [])),
         _evidence(incident.get("findings", [])),
+        _operations(incident.get("operations", [])),
         f"<h4>Look yourself</h4><pre>{text(facts.evidence_query(run, incident))}</pre>",
         f'<p class="quiet">Incident {text(incident["id"], 60)}{_confidence(incident)}</p></article>',
     ]
@@ -99,6 +100,13 @@ def _evidence(findings: Sequence[FindingDoc]) -> str:
     more = f'<p class="quiet">and {left} more findings</p>' if left > 0 else ""
     head = ["Metric", "What moved", "Began", "Seen", "Detector", "Numbers"]
     return "<h4>Evidence</h4>" + table(head, rows, "Evidence", numbers=(2, 3)) + more
+
+
+def _operations(log: Sequence[OperationDoc]) -> str:
+    if not log:
+        return ""
+    lines = "".join(f"<li>{text(facts.operation(each), 500)}</li>" for each in log)
+    return f"<h4>What was said and done</h4><ul>{lines}</ul>"
 
 
 def _numbers(finding: FindingDoc) -> str:

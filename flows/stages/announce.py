@@ -1,40 +1,74 @@
 """Transitions -> rows of the outbox: who is told what. The judge writes them in one transaction with the incidents."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from flows.channels.contract import message_id
 from flows.incidents.incident import Incident, Transition, finding_row, incident_row, stable_id
+from flows.incidents.people import by_hand, owed, said, unsettled, words
 from flows.messages.blocks import Message, to_json
 from flows.messages.compose import compose_all
 from flows.messages.document import IncidentDoc, incident_doc
-from flows.messages.facts import Context
-from flows.stages.document import context_of
+from flows.records import Operation
+from flows.stages.document import context_of, last_step, with_log
+from flows.stages.judge import Announce, Announced, stored
 from flows.store import Store
 
 _NO_TIME = datetime(1970, 1, 1)  # noqa: DTZ001  # rows carry naive UTC; a document has no times
-TOLD = frozenset({"opened", "reopened", "escalated", "resolved"})
 
 
 def announcer(
     store: Store, run: str, channels: Mapping[str, int], *, clock: Callable[[], float], link: str = ""
-) -> Callable[[Sequence[Transition]], Iterable[Mapping[str, Any]]]:
+) -> Announce:
     """The `announce` of the judge: `channels` maps each channel's name to the least severity (0..4) that it is told of.
 
-    An end is told wherever the incident was: by its worst severity. Lowered severities are kept, not told.
+    An end is told wherever the incident was: by its worst severity. What people have silenced is kept in the log, not told.
     """
 
-    def announce(changes: Sequence[Transition]) -> list[Mapping[str, Any]]:
-        context = context_of(store, run, link)
-        rows: list[Mapping[str, Any]] = []
-        for channel, least in sorted(channels.items()):
-            wanted = [change for change in changes if change.what in TOLD and _worst(change.incident) >= least]
-            rows += [_row(run, channel, message, clock()) for message in _messages(run, wanted, context)]
-        return rows
+    def announce(changes: Sequence[Transition], log: Sequence[Operation]) -> Announced:
+        lines = words(changes, log, clock())
+        heard = newest_words([change for change, line in lines if not line.silent])
+        return _rows(store, run, channels, heard, log, clock(), link), [line for _, line in lines]
 
     return announce
+
+
+def tell_owed(
+    store: Store, run: str, channels: Mapping[str, int], *, clock: Callable[[], float], link: str = ""
+) -> list[Transition]:
+    """Put into the outbox what is owed because a silence has ended or somebody resolved an incident; gives what it was.
+
+    Once: the log says so from then on, in the same transaction.
+    """
+    log, now = store.log(run), clock()
+    ids = unsettled(log)
+    if not ids:
+        return []
+    step = last_step(store, run)
+    # a pass that was at work when somebody resolved an incident may have saved it as open
+    as_they_stand = [by_hand(each, log) for each in stored(store, run, ids)]
+    owing = [Transition(each, what, step) for each in as_they_stand if (what := owed(each, log, step, now))]
+    if owing:
+        moment = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
+        store.save_told(
+            run,
+            _rows(store, run, channels, owing, log, now, link, late=True),
+            [incident_row(each.incident, moment, moment) for each in owing],
+            [said(each.incident, each.what, step, now) for each in owing],
+        )
+    return owing
+
+
+def newest_words(changes: Sequence[Transition]) -> list[Transition]:
+    """One word an incident: what began and ended between two passes is told once, as over."""
+    first: dict[str, Transition] = {}
+    last: dict[str, Transition] = {}
+    for change in changes:
+        first.setdefault(change.incident.id, change)
+        last[change.incident.id] = change
+    return [end if end.what == "resolved" else first[name] for name, end in last.items()]
 
 
 def document_of(incident: Incident) -> IncidentDoc:
@@ -47,15 +81,36 @@ def _worst(incident: Incident) -> int:
     return max([incident.severity, *(severity for _, severity in incident.severity_history)])
 
 
-def _messages(run: str, changes: Sequence[Transition], context: Context) -> list[Message]:
-    return compose_all(run, [(document_of(change.incident), change.what) for change in changes], context)
+def _rows(
+    store: Store,
+    run: str,
+    channels: Mapping[str, int],
+    told: Sequence[Transition],
+    log: Sequence[Operation],
+    now: float,
+    link: str,
+    *,
+    late: bool = False,
+) -> list[dict[str, Any]]:
+    context = context_of(store, run, link)
+    rows: list[dict[str, Any]] = []
+    for channel, least in sorted(channels.items()):
+        wanted = [
+            (with_log(document_of(each.incident), log), each.what) for each in told if _worst(each.incident) >= least
+        ]
+        for message in compose_all(run, wanted, context):
+            # a word that is told late may have been told with the same words before
+            turn = max(each.turn for each in log if each.incident_id in message.incidents) if late else 0
+            rows.append(_row(run, channel, message, now, turn))
+    return rows
 
 
-def _row(run: str, channel: str, message: Message, now: float) -> dict[str, Any]:
+def _row(run: str, channel: str, message: Message, now: float, turn: int) -> dict[str, Any]:
     text = to_json(message)
     # what is told, not when: judging the same samples again gives the same delivery, which the outbox already knows
     told = json.loads(text)
-    identity = stable_id(run, channel, message.transition, message.incidents, told["title"], told["blocks"])
+    mark = (turn,) if turn else ()
+    identity = stable_id(run, channel, message.transition, message.incidents, *mark, told["title"], told["blocks"])
     return {
         "delivery_id": identity,
         "incident_id": message.thread,

@@ -1,13 +1,16 @@
 """A run as `check --json` writes it, read from the store: what pages, charts and messages are made from."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
-from flows.messages.document import IncidentDoc, MetricDoc, RunDoc, incident_doc
+from flows.incidents.people import of
+from flows.messages.document import IncidentDoc, MetricDoc, RunDoc, incident_doc, operation_doc
 from flows.messages.facts import Context
 from flows.record.curves import Curve
+from flows.records import Operation
 from flows.store import Store
 
 CHECKED = "checked"
@@ -39,7 +42,20 @@ def incidents_of(store: Store, run: str) -> list[IncidentDoc]:
     findings: dict[str, list[dict[str, Any]]] = {}
     for row in store.findings(run):
         findings.setdefault(row["incident_id"], []).append(row)
-    return [incident_doc(row, findings.get(row["incident_id"], [])) for row in store.incidents(run)]
+    log = store.log(run)
+    rows = store.incidents(run)
+    return [with_log(incident_doc(row, findings.get(row["incident_id"], [])), log) for row in rows]
+
+
+def with_log(incident: IncidentDoc, log: Sequence[Operation]) -> IncidentDoc:
+    """The document with what people did and what was told; without a log as it is."""
+    lines = of(log, incident["id"])
+    return {**incident, "operations": [operation_doc(each) for each in lines]} if lines else incident
+
+
+def last_step(store: Store, run: str) -> float:
+    """The highest step that was stored of any metric."""
+    return _edge(store.metrics(run)["last_step"].max())
 
 
 def not_checked(store: Store, run: str) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ The findings do not depend on how the samples were cut into passes: every metric
 what needs two metrics waits until both have passed the step.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,8 @@ from detectors.finding import Recovery
 from detectors.pattern import Pattern
 from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
-from flows.records import Event
+from flows.incidents.people import by_hand
+from flows.records import Event, Operation
 from flows.stages.answers import collect
 from flows.stages.bounds import Watched, settle
 from flows.stages.coverage import coverage, of_bounds
@@ -26,7 +27,9 @@ from flows.store import Store, Waiting
 ROWS = 3_000_000  # samples that one transaction judges: fewer cost more a sample, more take more memory
 
 Playbook = Callable[[], Sequence[Pattern]]  # called only when there is something to explain
-Announce = Callable[[Sequence[Transition]], Iterable[Mapping[str, Any]]]
+# changes and the log of the run -> rows of the outbox, and lines for the log
+Announced = tuple[Sequence[Mapping[str, Any]], Sequence[Operation]]
+Announce = Callable[[Sequence[Transition], Sequence[Operation]], Announced]
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def judge(
     """Judge everything that is not judged yet.
 
     `clock` gives unix seconds; with `live` the silence of a run up to now is judged too. `announce` turns transitions
-    into rows of the outbox, which are written with them. `watched` are the user's own bounds.
+    into rows of the outbox and lines of the log, which are written with them. `watched` are the user's own bounds.
     """
     total = Judged(run)
     while True:
@@ -124,11 +127,12 @@ def _save(
     checked: Iterable[Mapping[str, Any]],
 ) -> Judged:
     before = _known(store, run, state)
-    after = _folded(run, found, waiting, state, before, playbook)
+    log = store.log(run)
+    after = [by_hand(each, log) for each in _folded(run, found, waiting, state, before, playbook)]
     changes = transitions(before, after)
     closed = superseded(before, after)
     moment = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
-    messages = list(announce(changes)) if announce is not None and changes else []
+    messages, lines = announce(changes, log) if announce is not None and changes else ((), ())
     store.save_judgement(
         run,
         upto_batch=waiting.upto_batch,
@@ -138,13 +142,18 @@ def _save(
         incidents=[incident_row(each, moment, moment) for each in [*after, *closed]],
         deliveries=messages,
         coverage=checked,
+        log=lines,
     )
     return Judged(run, len(waiting.rows), tuple(changes), len(messages))
 
 
 def _known(store: Store, run: str, state: RunState) -> list[Incident]:
     """The incidents that may still change, as they were told."""
-    ids = set(state.live)
+    return stored(store, run, set(state.live))
+
+
+def stored(store: Store, run: str, ids: Collection[str]) -> list[Incident]:
+    """Incidents of a run as the store has them."""
     if not ids:
         return []
     findings: dict[str, list[dict[str, Any]]] = {}

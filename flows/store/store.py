@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from flows.errors import BadConfig, LeaseTaken
-from flows.records import Attempt, Description, Event, Role
-from flows.store import judgements, leases, outbox, runs, samples, tails, waiting
+from flows.records import Attempt, Description, Event, Operation, Role
+from flows.store import judgements, leases, operations, outbox, runs, samples, tails, waiting
 from flows.store.confined import Confined
 from flows.store.connection import Database
 from flows.store.frames import Moment, execute, select, timestamp
@@ -148,8 +148,9 @@ class Store:
         incidents: Iterable[Row] = (),
         deliveries: Iterable[Row] = (),
         coverage: Iterable[Row] = (),
+        log: Iterable[Operation] = (),
     ) -> None:
-        """Findings, incidents, messages to send and the judging watermark in one transaction.
+        """Findings, incidents, their log, messages to send and the judging watermark in one transaction.
 
         Rows are dicts by the tables' column names. A finding_id or delivery_id that is stored already stays as it is;
         an incident_id takes the new row; coverage replaces what was said of the same check and metric.
@@ -165,12 +166,37 @@ class Store:
                 deliveries=deliveries,
                 coverage=coverage,
             )
+            operations.add(connection, log)
             judgements.save_states(connection, run_id, run_state, states)
             execute(
                 connection,
                 "UPDATE runs SET judged_batch = greatest(judged_batch, ?), judged_at = ? WHERE run_id = ?",
                 [upto_batch, now, run_id],
             )
+
+    # people
+
+    def operate(self, done: Operation) -> None:
+        """Put on record what a person did; an incident resolved by hand is closed at once. Knows no lease: it is short."""
+        with self._database.writing() as connection:
+            operations.add(connection, [done])
+            if done.kind == "resolve":
+                operations.close(connection, done, self._now())
+
+    def log(self, run: str | None = None) -> list[Operation]:
+        """What was done to the incidents of a run (or of all) and said of them, with every mute, oldest first."""
+        with self._database.reading() as connection:
+            return operations.of_run(connection, run)
+
+    def save_told(
+        self, run: str, deliveries: Iterable[Row], incidents: Iterable[Row], log: Iterable[Operation]
+    ) -> None:
+        """Messages to send, their incidents, and that these were told, in one transaction."""
+        with self._database.writing() as connection:
+            judgements.save(
+                connection, run, self._now(), findings=(), incidents=incidents, deliveries=deliveries, coverage=()
+            )
+            operations.add(connection, log)
 
     # notify
 

@@ -2,39 +2,71 @@
 
 import json
 import time
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.errors import BadConfig
-from flows.verbs.place import store_path
+from flows.records import Operation
+from flows.verbs import mutes, people
+from flows.verbs.people import StoreOption, incident_row, opened
 
-app = typer.Typer(no_args_is_help=True, help="List incidents, or show one.")
-StoreOption = Annotated[Path | None, typer.Option(envvar="WATCHKEEPER_STORE", help="the DuckDB file")]
+if TYPE_CHECKING:
+    from flows.incidents import Incident
+    from flows.store import Store
+
+app = typer.Typer(help="List incidents, show one, or say what is done about it.")
+for verb in (
+    people.ack,
+    people.snooze,
+    people.resolve,
+    people.note,
+    people.feedback,
+    mutes.mute,
+    mutes.unmute,
+    mutes.mutes,
+):
+    app.command(verb.__name__)(verb)
+RunOption = Annotated[str | None, typer.Option(help="only this run")]
+StatusOption = Annotated[str, typer.Option(help="open, resolved or all")]
+JsonOption = Annotated[bool, typer.Option("--json", help="one JSON object a line, with all that was said and done")]
+
+
+@app.callback(invoke_without_command=True)
+def incidents(
+    context: typer.Context,
+    run: RunOption = None,
+    status: StatusOption = "open",
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """List incidents, show one, or say what is done about it. Alone it lists."""
+    if context.invoked_subcommand is None:
+        list_incidents(run, status, as_json, store)
 
 
 @app.command("list")
 def list_incidents(
-    run: Annotated[str | None, typer.Option(help="only this run")] = None,
-    status: Annotated[str, typer.Option(help="open, resolved or all")] = "open",
-    store: StoreOption = None,
+    run: RunOption = None, status: StatusOption = "open", as_json: JsonOption = False, store: StoreOption = None
 ) -> None:
-    """One line an incident, the loudest first.
+    """One line an incident, the loudest first; with who has it in hand and what is silenced.
 
     Example: watchkeeper incidents list --status all
     """
     from rich.console import Console
     from rich.table import Table
 
-    from flows.store import open_store
-
     if status not in ("open", "resolved", "all"):
         raise BadConfig(f"--status {status!r}: it is open, resolved or all.")
-    rows = open_store(str(store_path(store)), clock=time.time, must_exist=True).incidents(run)
-    rows = [row for row in rows if status in (row["status"], "all")]
+    kept = opened(store)
+    rows = [row for row in kept.incidents(run) if status in (row["status"], "all")]
+    if as_json:
+        _print_json(kept, rows)
+        return
+    flags = _flags(kept, rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("id", "", "status", "run", "since step", "what"):
+    for name in ("id", "", "status", "run", "since step", "what", "people"):
         table.add_column(name, overflow="fold", justify="right" if name == "since step" else "left")
     for row in sorted(rows, key=lambda r: (-r["severity"], r["onset_step"])):
         table.add_row(
@@ -44,6 +76,7 @@ def list_incidents(
             row["run"],
             f"{row['onset_step']:,.15g}",
             row["title"],
+            flags.get((row["run"], row["incident_id"]), ""),
         )
     console = Console(highlight=False, markup=False)
     console.print(table if rows else f"no {'' if status == 'all' else status + ' '}incidents")
@@ -59,17 +92,12 @@ def show_incident(
     """
     from rich.console import Console
 
-    from flows.messages.facts import again
-    from flows.store import open_store
+    from flows.incidents.people import of
+    from flows.messages.document import operation_doc
+    from flows.messages.facts import again, operation
 
-    kept = open_store(str(store_path(store)), clock=time.time, must_exist=True)
-    rows = [row for row in kept.incidents() if row["incident_id"].startswith(incident_id)]
-    if len(rows) != 1:
-        what = "no incident has" if not rows else f"{len(rows)} incidents have"
-        raise BadConfig(
-            f"{incident_id!r}: {what} an id that begins so. `watchkeeper incidents list --status all` shows them."
-        )
-    row = rows[0]
+    kept = opened(store)
+    row = incident_row(kept, incident_id)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"S{row['severity']} {row['title']}", style="bold")
     console.print(
@@ -105,3 +133,46 @@ def show_incident(
             console.print(each["bound"], style="dim")
         if each["counter_evidence"]:
             console.print(f"    against: {'; '.join(each['counter_evidence'])}", style="dim")
+    log = of(kept.log(row["run"]), row["incident_id"])
+    if log:
+        console.print("\nwhat was said and done")
+        for done in log:
+            console.print(f"  {operation(operation_doc(done))}")
+
+
+def _print_json(kept: "Store", rows: Sequence[Mapping[str, Any]]) -> None:
+    from flows.incidents.incident import to_json
+    from flows.stages.document import incidents_of
+
+    wanted = {row["incident_id"] for row in rows}
+    for run in sorted({row["run"] for row in rows}):
+        for each in incidents_of(kept, run):
+            if each["id"] in wanted:
+                print(to_json({"run": run, "operations": [], **each}))  # noqa: T201
+
+
+def _flags(kept: "Store", rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """What people have said of incidents, in a few words, by run and id."""
+    from flows.incidents.people import of
+    from flows.stages.document import last_step
+    from flows.stages.judge import stored
+
+    out: dict[tuple[str, str], str] = {}
+    for run in {row["run"] for row in rows}:
+        log, step = kept.log(run), last_step(kept, run)
+        muting = any(each.kind == "mute" for each in log)
+        ids = {row["incident_id"] for row in rows if row["run"] == run and (muting or of(log, row["incident_id"]))}
+        out |= {(run, each.id): _flag(each, log, step) for each in stored(kept, run, ids)}
+    return out
+
+
+def _flag(incident: "Incident", log: Sequence[Operation], step: float) -> str:
+    from flows.incidents.people import lasts, of, silence, standing
+    from flows.messages.plain import plain
+
+    stands, now = standing(of(log, incident.id)), time.time()
+    by = silence(incident, log, step, now)
+    told = [f"ack {plain(stands.acknowledged.who, 40)}"] if stands.acknowledged else []
+    told += ["snoozed"] if stands.snooze and lasts(stands.snooze, step, now) else []
+    told += ["muted"] if by is not None and by.kind == "mute" else []
+    return ", ".join([*told, stands.feedback] if stands.feedback else told)

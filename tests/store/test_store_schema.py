@@ -36,7 +36,7 @@ def test_a_new_store_has_every_step_with_its_own_record(file_store):
 def test_an_older_store_is_migrated_after_a_backup_that_still_opens(file_store, append):
     append(file_store, (0, "loss", 2.0))
     backup = bring_up_to_date(Database(file_store.path), NOW, (*migrations(), NEXT))
-    assert backup == file_store.path.with_name("store.schema-2.20261130T120000.backup.duckdb")
+    assert backup == file_store.path.with_name("store.schema-3.20261130T120000.backup.duckdb")
     assert columns(file_store.path)[-1] == "colour" and versions(file_store.path)[-1] == 99
     assert "colour" not in columns(backup)
     assert open_store(backup, clock=lambda: 0.0).history("hero", "loss")["value"].to_list() == [2.0]
@@ -56,7 +56,7 @@ def test_a_migration_that_fails_leaves_the_old_store_untouched(file_store, appen
 def test_a_newer_store_is_refused_with_a_sentence_and_left_alone(file_store):
     bring_up_to_date(Database(file_store.path), NOW, (*migrations(), NEXT))
     before = file_store.path.read_bytes()
-    with pytest.raises(StoreTooNew, match=r"has schema 99, this watchkeeper knows 2\. Upgrade watchkeeper"):
+    with pytest.raises(StoreTooNew, match=r"has schema 99, this watchkeeper knows 3\. Upgrade watchkeeper"):
         open_store(file_store.path, clock=lambda: 0.0)
     assert file_store.path.read_bytes() == before
 
