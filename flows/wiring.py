@@ -16,11 +16,12 @@ from detectors.bounds import Bound
 from flows.channels.catalogue import open_channel
 from flows.channels.contract import Channel
 from flows.channels.heartbeat import ping
-from flows.config import SEVERITIES, CheckSection, Config, RunSection
+from flows.config import Config
 from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
 from flows.passes import Call, Outcome, Report, plainly
 from flows.playbook import load_playbook
 from flows.records import Role
+from flows.sections import SEVERITIES, CheckSection, RunSection
 from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
 from flows.sources.grammar import UserPattern

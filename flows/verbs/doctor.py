@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from flows.config import CheckSection, Config, RunSection, load_config
+from flows.config import Config, load_config
 from flows.errors import WatchkeeperError
+from flows.sections import CheckSection, RunSection
 from flows.serving import configured_api, home_beside, is_healthy, running
 from flows.telemetry import off
 from flows.verbs.watch import ConfigOption

@@ -192,3 +192,32 @@ def test_a_check_is_called_like_its_file_and_lies_beside_the_configuration(tmp_p
     assert problems(tmp_path, '[[check]]\nsql = "a/gap.sql"\n[[check]]\nsql = "b/gap.sql"\n') == [
         "two entries [[check]] are called gap; give each its own name"
     ]
+
+
+SEGMENTS = (
+    '[[run]]\nname = "hero"\n[[run.segment]]\nsource = "a.jsonl"\nlast = 80\n[[run.segment]]\nsource = "b.jsonl"\n'
+)
+
+
+def test_segments_of_a_run_are_called_by_what_is_written_and_found_beside_the_file(tmp_path: Path) -> None:
+    (run,) = load_config(write(tmp_path, SEGMENTS + 'parent = "a.jsonl"\nreason = "rollback"\n')).run
+    assert [(each.label, each.source, each.last, each.parent, each.reason) for each in run.segment] == [
+        ("a.jsonl", str(tmp_path / "a.jsonl"), 80.0, "", "segment"),
+        ("b.jsonl", str(tmp_path / "b.jsonl"), None, "a.jsonl", "rollback"),
+    ]
+    assert (run.label, run.source) == ("hero", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[run]]\nname = "x"\n', "run[1]: set either source, or a [[run.segment]] for each source run of it"),
+        (SEGMENTS.replace('name = "hero"\n', ""), "run[1]: name is missing; a run of several segments must have one"),
+        (SEGMENTS + 'parent = "c"\n', "run[1]: segment b.jsonl: no segment before it is called c (a.jsonl)"),
+        (SEGMENTS.replace("b.jsonl", "a.jsonl"), "run[1]: two segments are called a.jsonl; give each its own name"),
+        (SEGMENTS + "first = 90\nlast = 80\n", "run[1].segment[2]: last 80 lies before first 90; swap them"),
+        (SEGMENTS + "lasts = 80\n", "run[1].segment[2].lasts: no such key; did you mean last?"),
+    ],
+)
+def test_what_is_wrong_with_a_segment_is_told(tmp_path: Path, text: str, said: str) -> None:
+    assert problems(tmp_path, text) == [said]

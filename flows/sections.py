@@ -1,0 +1,189 @@
+"""The sections of watchkeeper.toml, each with what it may hold; config.py reads the file."""
+
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from flows.values import Address, Seconds
+
+SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
+# set by us, not by the file
+OURS = frozenset({"path", "written"})
+
+Severity = Literal["S0", "S1", "S2", "S3", "S4"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_ours(cls, given: Any) -> Any:
+        if isinstance(given, dict) and (ours := OURS & given.keys()):
+            raise ValueError(f"no such key: {', '.join(sorted(ours))}")
+        return given
+
+
+class StoreSection(Section):
+    """Where watchkeeper keeps what it knows."""
+
+    url: str = "watchkeeper.duckdb"
+
+
+class RoleSection(Section):
+    """Which quantity the metrics of a pattern are, over what the dialects say."""
+
+    role: str | None = None
+    unit: str | None = None
+    healthy: Literal["up", "down", "flat", "none"] | None = None
+    group: str | None = None
+
+
+class SegmentSection(Section):
+    """One source run of a logical run, with its first and last valid step, and the segment that it goes on from."""
+
+    source: str = Field(min_length=1)
+    name: str = ""
+    first: float | None = Field(default=None, allow_inf_nan=False)
+    last: float | None = Field(default=None, allow_inf_nan=False)
+    parent: str = ""
+    reason: str = "segment"
+    written: str = Field(default="", exclude=True)
+
+    @property
+    def label(self) -> str:
+        """Its name, or the source as it stands in the file."""
+        return self.name or self.written or self.source
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "SegmentSection":
+        if self.first is not None and self.last is not None and self.last < self.first:
+            raise ValueError(f"last {self.last:g} lies before first {self.first:g}; swap them")
+        return self
+
+
+class RunSection(Section):
+    """One thing to watch: a file or folder, or a URL; or, as one run, several that went on where others stopped."""
+
+    source: str = ""
+    segment: tuple[SegmentSection, ...] = ()
+    name: str | None = Field(default=None, min_length=1)
+    step_key: str | None = None
+    roles: dict[str, RoleSection] = {}
+    written: str = Field(default="", exclude=True)
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> "RunSection":
+        if bool(self.source) == bool(self.segment):
+            raise ValueError("set either source, or a [[run.segment]] for each source run of it")
+        if self.segment and self.name is None:
+            raise ValueError("name is missing; a run of several segments must have one")
+        known: list[str] = []
+        for each in self.segment:
+            if each.label in known:
+                raise ValueError(f"two segments are called {each.label}; give each its own name")
+            if each.parent and each.parent not in known:
+                before = ", ".join(known) or "none"
+                raise ValueError(f"segment {each.label}: no segment before it is called {each.parent} ({before})")
+            known.append(each.label)
+        return self
+
+    @property
+    def label(self) -> str:
+        """What to call it before its source was opened: its name, or the source as it stands in the file."""
+        return self.name or self.written or self.source
+
+
+class WatchSection(Section):
+    """How often, and what to do beside alerting."""
+
+    interval: Annotated[Seconds, Field(ge=1)] = 60.0
+    cron: str | None = None
+    heartbeat_url: Address | None = None
+    out: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_schedule(self) -> "WatchSection":
+        if self.cron is not None and "interval" in self.model_fields_set:
+            raise ValueError("interval and cron are both set; keep one of them")
+        if self.cron is not None and len(self.cron.split()) != 5:
+            raise ValueError(f"cron {self.cron!r} does not have five fields; write for instance '*/5 * * * *'")
+        return self
+
+    @property
+    def every(self) -> timedelta:
+        """The interval."""
+        return timedelta(seconds=self.interval)
+
+
+class ChannelSection(Section):
+    """Whom to tell, from which severity on, about which runs (shell patterns)."""
+
+    name: str = Field(min_length=1)
+    url: Address
+    min_severity: Severity = "S2"
+    runs: tuple[str, ...] = ("*",)
+
+    def takes(self, run: str, severity: int) -> bool:
+        """Whether an incident of this run and severity (0..4) goes here."""
+        return severity >= SEVERITIES.index(self.min_severity) and any(fnmatchcase(run, glob) for glob in self.runs)
+
+
+class BoundSection(Section):
+    """A limit of the user's own for metrics by name (a shell pattern) or role, in the runs of a shell pattern."""
+
+    metric: str | None = Field(default=None, min_length=1)
+    role: str | None = Field(default=None, min_length=1)
+    above: float | None = Field(default=None, allow_inf_nan=False)
+    below: float | None = Field(default=None, allow_inf_nan=False)
+    samples: int = Field(default=1, ge=1)
+    severity: Severity = "S2"
+    run: str = "*"
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "BoundSection":
+        if (self.metric is None) == (self.role is None):
+            raise ValueError("set either metric (a name or shell pattern) or role, and not both")
+        if self.above is None and self.below is None:
+            raise ValueError("set above or below, or both: beyond which number is it a finding?")
+        if self.above is not None and self.below is not None and self.above < self.below:
+            raise ValueError(
+                f"above {self.above:g} and below {self.below:g}: every value would be a finding; swap them"
+            )
+        return self
+
+    @property
+    def label(self) -> str:
+        """`role mfu below 40`."""
+        sides = [
+            f"{side} {limit:g}" for side, limit in (("above", self.above), ("below", self.below)) if limit is not None
+        ]
+        return f"{f'role {self.role}' if self.role else self.metric} {' or '.join(sides)}"
+
+
+class CheckSection(Section):
+    """A SQL file of the user's own whose rows are findings."""
+
+    sql: Path
+    name: str = ""
+    severity: Severity = "S2"
+    run: str = "*"
+    why: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name, or that of the file."""
+        return self.name or self.sql.stem
+
+
+class PatternSection(Section):
+    """Lines of console logs that no pattern of ours reads: a regular expression whose named groups are metrics."""
+
+    name: str = Field(min_length=1)
+    regex: str = Field(min_length=1)
+    names: dict[str, str] = {}
+    scale: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
