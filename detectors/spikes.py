@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from detectors.noise import CHUNK, NEEDED, NORMAL_MAD, log_step, row_median
+from detectors.noise import BLOCK, CHUNK, NEEDED, NORMAL_MAD, log_step, row_median
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("spikes", 3)
+DETECTOR = ("spikes", 4)
 K = 6.0
 ABOVE_KNOWN = 1.5
 MEMORY = 2048  # samples for which an excursion raises the bar
@@ -96,7 +96,8 @@ def _opens(chunk: Chunk, k: int, z: float, line: tuple[float, float, float], now
     at = chunk.at(index)
     a, b, scale = line
     mean = a + b * float(log_step(chunk.step[at]))
-    before, value = math.exp(mean), float(chunk.value[at])
+    # what the baseline expects is another number in a young run, and may lie below all that was logged
+    before, value = float(np.nanmedian(chunk.value[max(at - 2 * BLOCK, 0) : at])), float(chunk.value[at])
     now.update(
         episode=str(index),
         onset=index,
