@@ -1,13 +1,14 @@
 """The steps that a new attempt does again, beside those of the line of attempts that it comes from."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from detectors import replays
-from detectors.finding import Answer
+from detectors.finding import Answer, Finding, Recovery
 from detectors.series import Array
 from flows.records import Attempt
 from flows.stages.crowd import Roles
@@ -48,8 +49,15 @@ def replayed(
         old = _at(part.step, line.filter(pl.col("name") == name))
         answers, after = replays.scan(part.step, old, part.value, name, metrics[name][0], mine["metrics"][name])
         mine["metrics"][name] = after
-        said += answers
+        said += [_known(answer, mine["reached"]) for answer in answers]
     return said
+
+
+def _known(answer: Answer, reached: float) -> Answer:
+    """The same, said at the highest step that the run had reached, as that it went back is: nothing of it was known before."""
+    if isinstance(answer, Finding):
+        return replace(answer, detected_step=max(answer.detected_step, reached))
+    return replace(answer, step=max(answer.step, reached)) if isinstance(answer, Recovery) else answer
 
 
 def _before(attempt: Attempt, past: Past, asked: Mapping[str, Samples]) -> pl.DataFrame:
