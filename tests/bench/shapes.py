@@ -165,7 +165,7 @@ def stall(base: Base, at: int, amplitude: float, rng: np.random.Generator) -> Ch
     del rng
     t, seconds = since(base, at), base.values(base.clock)
     own = np.diff(seconds, prepend=seconds[0])
-    lost = np.where((t == 0) & (own > 0), own / (own + 60 * amplitude), 1.0)
+    lost = np.where((t == 0) & (own > 0), own / np.maximum(own + 60 * amplitude, 1e-9), 1.0)
     return Change(slowed(base, lost))
 
 

@@ -152,7 +152,11 @@ def test_through_the_store_each_attempt_is_compared_with_what_stood_before_it():
     assert not [line for line in judged([a_run(0.0)]) if "replays" in line]
     *titles, line = judged([a_run(0.01)])
     found = json.loads(line)
-    assert (found["attempt"], found["onset_step"], found["detected_step"]) == (2, 350.0, 479.0)  # what the run had reached
+    assert (found["attempt"], found["onset_step"], found["detected_step"]) == (
+        2,
+        350.0,
+        479.0,
+    )  # what the run had reached
     assert (found["severity"], found["kind"]) == (2, "replay")
     assert found["magnitude"] == pytest.approx(0.01, abs=5e-4)
     assert any("train/loss is 1 % higher in the steps done again from 350 on than in the first" in t for t in titles)
