@@ -97,7 +97,7 @@ class ServerRun:
             given = {"run_id": self.run_id, "metric_key": name, "max_results": max(size, seen + 1)}
             answer = self._asked(client, "metrics/get-history", **given, **({"page_token": token} if token else {}))
             rows = _rows(self.source, answer)
-            if seen and (len(rows) < seen or _mark(rows[seen - 1]) != place["mark"]):  # type: ignore[index]
+            if place and seen and (len(rows) < seen or _mark(rows[seen - 1]) != place["mark"]):
                 raise _Moved
             if len(rows) > seen:
                 yield _piece(rows[seen:], token, seen)

@@ -156,7 +156,8 @@ def _lines(family: Sequence[Seen]) -> list[list[tuple[Seen, Seen | None]]]:
 
 def _parent(each: Seen, before: Sequence[Seen], clocked: bool) -> Seen | None:
     """The newest of those before that a run can go on from."""
-    if clocked and any(each.began < other.ended for other in before):  # type: ignore[operator]
+    ended = [other.ended for other in before if other.ended is not None]
+    if clocked and each.began is not None and ended and each.began < max(ended):
         return None
     named = [other for other in before if each.kin.parent and other.kin.id == each.kin.parent]
     fitting = [other for other in named or before if other.first < each.first and each.first <= _reach(other)]

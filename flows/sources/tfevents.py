@@ -83,7 +83,7 @@ class Reader:
             self._put(_quickly(group) or self._one_by_one(group))
 
     def _one_by_one(self, payloads: Sequence[bytes]) -> _Scalars:
-        found = _Scalars([], [], [], values := [])
+        times, steps, tags, values = list[float](), list[int](), list[bytes](), list[float]()
         for payload in payloads:
             try:
                 event = _Event.FromString(payload)
@@ -95,11 +95,11 @@ class Reader:
                 if number is None:
                     self._rows.notes[NO_SCALAR] += 1
                     continue
-                found.times.append(event.wall_time)  # type: ignore[attr-defined]
-                found.steps.append(event.step)  # type: ignore[attr-defined]
-                found.tags.append(value.tag)  # type: ignore[attr-defined]
+                times.append(event.wall_time)
+                steps.append(event.step)
+                tags.append(value.tag)
                 values.append(number)
-        return found
+        return _Scalars(times, steps, tags, values)
 
     def _put(self, found: _Scalars) -> None:
         for tag in set(found.tags) - self._ids.keys():

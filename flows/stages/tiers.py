@@ -30,8 +30,8 @@ def by_tier(
     before = state.second.get(number) or tiers.carry(state.second.get(str(attempt.parent), {}))
     parts = mine.filter(pl.col("name").is_in(second)).partition_by("name", as_dict=True, maintain_order=True)
     lines = {str(key[0]): (metrics[str(key[0])][0], part["step"].to_numpy()) for key, part in parts.items()}
-    newest = rows.filter(pl.col("attempt") == attempt.attempt)["step"].max()
-    reached = max(float(newest), before.get("newest", float(newest)))  # type: ignore[arg-type]
+    newest = float(rows.filter(pl.col("attempt") == attempt.attempt)["step"].to_numpy().max())
+    reached = max(newest, before.get("newest", newest))
     said, after = tiers.told(answers, lines, reached, before)
     state.second[number] = {**after, "newest": reached}
     return said

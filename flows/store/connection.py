@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -112,7 +113,8 @@ def _pandas_unseen() -> Iterator[None]:
     if "pandas" in sys.modules:
         yield
         return
-    sys.modules["pandas"] = None  # type: ignore[assignment]
+    modules: dict[str, Any] = sys.modules  # None says that there is no such module
+    modules["pandas"] = None
     try:
         yield
     finally:

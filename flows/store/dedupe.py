@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 KEY = ["metric_id", "attempt", "step"]
 TRACK = ["metric_id", "attempt"]
-TRACKS = {"metric_id": pl.Int32, "attempt": pl.Int32, "samples": pl.Int64} | dict.fromkeys(
-    ("first_step", "last_step", "last_value"), pl.Float64
-)
+TRACKS = pl.Schema(
+    {
+        "metric_id": pl.Int32, "attempt": pl.Int32, "samples": pl.Int64,
+        "first_step": pl.Float64, "last_step": pl.Float64, "last_value": pl.Float64,
+    }
+)  # fmt: skip
 
 _EMPTY = pl.DataFrame(schema={"metric_id": pl.Int32, "attempt": pl.Int32, "step": pl.Float64, "value": pl.Float64})
 
@@ -83,7 +86,7 @@ def _advanced(
         first_step=pl.min_horizontal("first_step", first),
         last_step=last,
         last_value=rows["value"].gather(order[ends]),
-    ).cast(TRACKS)  # type: ignore[arg-type]
+    ).cast(TRACKS)
 
 
 def _settled(rows: pl.DataFrame, suspect: NDArray[np.bool_], tracks: pl.DataFrame, lookup: Lookup) -> Change:
@@ -160,5 +163,5 @@ def _marks_after(kept: pl.DataFrame, updates: pl.DataFrame, tracks: pl.DataFrame
             .then("rewritten_value")
             .otherwise("last_value"),
         )
-        .cast(TRACKS)  # type: ignore[arg-type]
+        .cast(TRACKS)
     )

@@ -103,7 +103,7 @@ def _add_metrics(
 
 def _tracks(connection: duckdb.DuckDBPyConnection, run_id: int) -> pl.DataFrame:
     columns = ", ".join(TRACKS)
-    return select(connection, f"SELECT {columns} FROM track_rows WHERE run_id = ?", [run_id]).cast(TRACKS)  # type: ignore[arg-type]
+    return select(connection, f"SELECT {columns} FROM track_rows WHERE run_id = ?", [run_id]).cast(TRACKS)
 
 
 def _lookup(
