@@ -5,8 +5,9 @@ of the change of slope (Newey-West, lag 1.5 n^(1/3)), p < 1e-3, simulated too (s
 "did the slope change there" is what people ask). At a free point the largest F over the middle 70 % of 60 to 100
 blocks, p < 1e-4 by simulated critical values (tests/bench/sup_f.py: Andrews' table is for breaks of a level, a kink in
 a line has its own law). In both, the kink has to fit better than a parabola, and the slope to change by 5 % (a norm) in
-10,000 steps and by 40 % of itself. S1 where the change goes the way that harms, S0 at an event where it goes the other
-way (marin#9149: a slope that doubled at a change of transport).
+10,000 steps and by 40 % of itself. S1 where the change goes the way that harms, S2 where a gradient norm does
+so beyond doubt (F >= 25) at an event (marin#9149: a slope that doubled at a change of transport), S0 at an event where it
+goes the other way.
 Silent: before 60 blocks that leave out the first tenth of the run; about routine events (evaluations, checkpoints).
 Fooled by: a smooth bend that is no parabola; a learning rate that changes at the same point; two kinks in a window.
 False alarms: see docs/detectors.md.
@@ -24,11 +25,12 @@ from detectors.series import Array
 from detectors.trends import FACTORS, LEAST, MOST, grouped, longer, theil_sen
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("kinks", 1)
+DETECTOR = ("kinks", 2)
 ROUTINE = frozenset({"eval", "checkpoint"})
 BEFORE, AFTER = (20, 50), 40  # blocks around an event
 FEWEST = 60  # blocks for a free point
 F_EVENT, F_FREE = 18.0, 35.0  # p = 1e-3 and 1e-4 with the memory that a test for it lets through (tests/bench/sup_f.py)
+F_SURE, HEARD = 25.0, frozenset({"grad_norm"})  # what at an event is worth more than a note
 ALL = 1 << 30  # samples in a block: an event whose kink was told is not looked at again
 FRESH = 4  # a part of a window that has to be new before a free point is looked for again
 RATIO = 0.4  # of the slope before
@@ -168,7 +170,7 @@ def _say(
         "trend",
         index,
         index,
-        1 if _harms(kink, chunk.role) else 0,
+        (2 if event and chunk.role in HEARD and kink.f >= F_SURE else 1) if _harms(kink, chunk.role) else 0,
         episode,
         direction="up" if kink.change > 0 else "down",
         magnitude=kink.change * 1e4,

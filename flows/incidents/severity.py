@@ -36,9 +36,12 @@ def _known_step(event: Event, step_of: StepOf | None) -> float:
 def is_near(event: Event, finding: Finding) -> bool:
     """Did the finding begin at the event or while it lasted, or before its consequences had settled?
 
-    A sharp onset may lie two samples before the event, an estimated one as far as onsets of one origin may.
+    A sharp onset may lie two samples before the event, an estimated one as far as onsets of one origin may. Where the
+    spread began is hardly known (from 1.25 times on 200 samples early were seen): anything up to its detection may be it.
     """
     early = 2 * cadence(finding) if is_sharp(finding) else window(finding, finding)
+    if finding.kind == "variance":
+        early = max(early, finding.detected_step - finding.onset_step)
     end = event.step if event.end_step is None else max(event.step, event.end_step)
     return event.step - early <= finding.onset_step <= end + settle(finding)
 

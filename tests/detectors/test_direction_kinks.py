@@ -38,13 +38,22 @@ def kinks(value: np.ndarray, events=(), role: str = "grad_norm") -> list[Finding
 def test_a_slope_that_changes_at_an_event_is_told_with_both_slopes(event):
     (found,) = [f for f in kinks(bent(noise=0.01), [event]) if f.evidence["event"]]
     evidence = found.evidence
-    assert (found.severity, found.direction, found.onset_step, evidence["event"]) == (1, "up", 6_000, "deploy")
+    assert (found.severity, found.direction, found.onset_step, evidence["event"]) == (2, "up", 6_000, "deploy")
     assert found.detected_step < 8_000
     assert evidence["p"] < 1e-3
     assert evidence["slope_ratio"] > 1.4
     low, high = evidence["interval_per_10k"]
     assert low < evidence["slope_per_10k"] < high
     assert evidence["slope_per_10k"] - evidence["slope_before_per_10k"] == pytest.approx(0.5, abs=0.3)
+
+
+def test_only_a_gradient_norm_that_turns_beyond_doubt_at_an_event_is_more_than_a_note():
+    event = [{"step": 6_000, "kind": "deploy"}]
+    told = [f for noise in (0.05, 0.1, 0.15) for f in kinks(bent(noise=noise), event) if f.evidence["event"]]
+    assert {f.severity for f in told} == {1, 2}
+    assert all((f.evidence["f"] >= 25) == (f.severity == 2) for f in told)
+    (norm,) = [f for f in kinks(bent(noise=0.01), event, role="param_norm") if f.evidence["event"]]
+    assert norm.severity == 1
 
 
 def test_a_slope_that_changes_without_an_event_is_told_at_a_free_point():

@@ -54,6 +54,16 @@ def test_the_same_change_far_from_the_event_is_not_explained(found):
     assert severity(step, events=[Event("batch_size", 9_000)]) == 2
 
 
+def test_a_boundary_between_the_guessed_beginning_of_a_spread_and_its_detection_explains_it(found):
+    wider = found("variance", "loss", onset=10_000, severity=2, detected=10_340)
+    assert severity(wider, events=[Event("data_mix", 10_208)]) == 0
+    assert severity(wider, events=[Event("data_mix", 10_341)]) == 2
+    assert (
+        severity(found("level", "loss", onset=10_000, severity=2, detected=10_340), events=[Event("data_mix", 10_208)])
+        == 2
+    )
+
+
 def test_one_unexplained_finding_keeps_the_whole_incident_loud(found):
     step = found("level", "grad_norm", severity=1, detected=10_100)
     loss = found("level", "loss", severity=2, detected=10_120)

@@ -294,7 +294,12 @@ SCENARIOS = (
             ),
         ),
         (
-            event("lr_schedule", REWARM.changed, "re-warm-up from 1.7e-4 to 1.7e-3 over 2,000 steps"),
+            event(
+                "lr_schedule",
+                REWARM.changed,
+                "re-warm-up from 1.7e-4 to 1.7e-3 over 2,000 steps",
+                until=REWARM.changed + REWARM.ramp,
+            ),
             event("data_mix", REWARM.changed, "new mixture"),
         ),
     ),

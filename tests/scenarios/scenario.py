@@ -63,11 +63,15 @@ class Scenario:
     seconds_per_step: float | None = None  # None: the log's own times
 
 
-def event(kind: str, step: float, note: str, *, known_at: float | None = None) -> dict[str, object]:
-    """Known from its own step on, or from `known_at`."""
+def event(
+    kind: str, step: float, note: str, *, known_at: float | None = None, until: float | None = None
+) -> dict[str, object]:
+    """Known from its own step on, or from `known_at`; it lasts until `until` if that is given."""
+    lasts = {} if until is None else {"end_step": int(until)}
     return {
         "kind": kind,
         "step": int(step),
+        **lasts,
         "recorded_at_step": int(step if known_at is None else known_at),
         "note": note,
     }

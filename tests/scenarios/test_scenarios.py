@@ -83,7 +83,8 @@ def test_truths_and_events_fit_the_log(name: str, cases: dict[str, Case]) -> Non
         assert set(truth.patterns) <= patterns
         assert 0 <= truth.severity <= 4
     for event in case.events:
-        assert set(event) == {"kind", "step", "recorded_at_step", "note"}
+        assert set(event) - {"end_step"} == {"kind", "step", "recorded_at_step", "note"}
+        assert event["step"] <= event.get("end_step", last) <= last
         assert event["recorded_at_step"] <= event["step"]
 
 
