@@ -113,6 +113,9 @@ def _serve() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the shell's; it ends this process itself
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # DuckDB draws a progress bar on standard output when a query takes long: answers have a way of their own
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     idle_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     with suppress(EOFError):  # nobody asks any more
         while True:
@@ -122,11 +125,11 @@ def _serve() -> None:
                 database = Database(Path(request["path"]), on_open=partial(_confine, limits, idle_bytes))
                 found = answer(database, request["sql"], limits)
             except WatchkeeperError as error:
-                _send(sys.stdout.buffer, {"error": type(error).__name__, "message": str(error)})
+                _send(answers, {"error": type(error).__name__, "message": str(error)})
             else:
                 body = io.BytesIO()
                 found.rows.write_ipc_stream(body)
-                _send(sys.stdout.buffer, {"note": found.note}, body.getvalue())
+                _send(answers, {"note": found.note}, body.getvalue())
             finally:
                 signal.alarm(0)
 

@@ -59,6 +59,10 @@ selec 1
 
 NOT_THE_STORE = """
 SELECT * FROM read_text('/etc/passwd')
+SELECT * FROM read_json('/etc/passwd')
+SELECT * FROM read_ndjson_objects('/etc/passwd')
+SELECT * FROM parquet_schema('/etc/passwd')
+SELECT * FROM parquet_scan('/etc/passwd')
 SELECT * FROM read_blob('/etc/passwd')
 SELECT * FROM read_csv('/etc/passwd')
 SELECT * FROM sniff_csv('/etc/passwd')
@@ -72,6 +76,11 @@ SELECT * FROM duckdb_secrets()
 SELECT * FROM duckdb_extensions()
 SELECT * FROM duckdb_databases()
 SELECT * FROM duckdb_temporary_files()
+SELECT * FROM pragma_storage_info('runs')
+SELECT * FROM duckdb_memory()
+SELECT * FROM duckdb_variables()
+SELECT * FROM test_all_types()
+SELECT * FROM arrow_scan(1, 2, 3)
 FROM duckdb_databases
 FROM duckdb_logs
 FROM pragma_database_list
@@ -192,6 +201,37 @@ def test_a_query_without_end_is_stopped(file_store, sql):
 def test_a_query_that_wants_the_whole_memory_is_stopped(file_store, sql):
     with pytest.raises(BadQuery, match="more than"):
         file_store.query(sql, limits=Limits(seconds=5.0, memory_mb=100))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM (SELECT DISTINCT repeat('x', 9) || i AS h FROM range(2000000) t(i))",
+        pytest.param("SELECT list(i ORDER BY hash(i)) FROM range(20000000) t(i)", marks=pytest.mark.faults),
+        pytest.param(
+            "SELECT sum(a.i) FROM range(9000000) a(i) JOIN (SELECT i, repeat('x', 50) AS x FROM range(9000000) t(i)) b"
+            " ON a.i = b.i WHERE x <> 'y'",
+            marks=pytest.mark.faults,
+        ),
+    ],
+)
+def test_a_query_that_would_spill_fills_no_disk(file_store, tmp_path, sql):
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(BadQuery, match="needs more than 100 MB"):
+        file_store.query(sql, limits=Limits(seconds=30.0, memory_mb=100))
+    assert [path for path in sorted(tmp_path.rglob("*")) if path not in before and path.suffix != ".lock"] == []
+
+
+@pytest.mark.faults
+def test_a_query_that_takes_long_is_answered_all_the_same(file_store):
+    # after two seconds DuckDB shows how far it is, on standard output
+    slow = "SELECT count(*) FROM range(4000000) t(i) WHERE md5(md5(i::VARCHAR)) LIKE 'abcdef%'"
+    found = file_store.query(slow, limits=Limits(seconds=100.0, threads=1))
+    assert found.rows.height == 1
+
+
+def test_more_than_sixty_ways_out_are_tried_here():
+    assert len({*NO_SELECT, *NOT_THE_STORE, *FILES_AS_TABLES}) >= 60
 
 
 def test_connect_gives_a_locked_view_of_the_store_as_it_stood_and_blocks_nobody(file_store, append):
