@@ -19,11 +19,14 @@ from flows.sections import (
     BoundSection,
     ChannelSection,
     CheckSection,
+    MixtureSection,
     PatternSection,
+    PlanSection,
     RoleSection,
     RunSection,
     Section,
     SegmentSection,
+    StageSection,
     StoreSection,
     WatchSection,
 )
@@ -74,20 +77,40 @@ def find_config(given: str | Path | None = None) -> Path:
 def load_config(given: str | Path | None = None) -> Config:
     """Read and check the file; raises BadConfig that lists every problem. $WATCHKEEPER_STORE overrules store.url."""
     path = find_config(given)
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadConfig(f"{path}: this is no TOML: {error}") from None
-    except OSError as error:
-        raise BadConfig(f"{path}: cannot be read: {error.strerror}") from None
+    raw = _toml(path)
     if store := os.environ.get("WATCHKEEPER_STORE"):
         raw = {**raw, "store": {**_table(raw.get("store")), "url": str(Path(store).absolute())}}
     try:
         config = Config.model_validate(raw)
     except ValidationError as error:
-        lines = [f"{path}: {_where(item['loc'])}{_said(item)}" for item in error.errors(include_url=False)]
-        raise BadConfig("\n".join(lines)) from None
+        raise _problems(path, error) from None
     return _absolute(config, path)
+
+
+def load_plan(path: Path) -> PlanSection:
+    """A plan from a TOML file, at its top or in a table [plan]. Raises BadConfig that lists every problem."""
+    raw = _toml(path)
+    try:
+        return PlanSection.model_validate(raw["plan"] if raw.keys() == {"plan"} else raw)
+    except ValidationError as error:
+        raise _problems(path, error, ("plan",)) from None
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{path}: this is no TOML: {error}") from None
+    except OSError as error:
+        raise BadConfig(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _problems(path: Path, error: ValidationError, within: tuple[str, ...] = ()) -> BadConfig:
+    lines = [
+        f"{path}: {_where((*within, *item['loc']))}{_said({**item, 'loc': (*within, *item['loc'])})}"
+        for item in error.errors(include_url=False)
+    ]
+    return BadConfig("\n".join(lines))
 
 
 def _table(value: object) -> Mapping[str, Any]:
@@ -113,6 +136,15 @@ def _said(item: Any) -> str:
     return text[0].lower() + text[1:] if text[:2].istitle() else text
 
 
+_INNER: dict[str, type[BaseModel]] = {  # the deepest first
+    "mixture": MixtureSection,
+    **dict.fromkeys(("tokens_per_step", "batch_size", "sequence_length"), StageSection),
+    "plan": PlanSection,
+    "roles": RoleSection,
+    "segment": SegmentSection,
+}
+
+
 def _keys(location: tuple[int | str, ...]) -> list[str]:
     sections: dict[str, type[BaseModel]] = {
         "store": StoreSection,
@@ -124,9 +156,7 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
         "pattern": PatternSection,
     }
     names = [part for part in location if isinstance(part, str)]
-    inner = next(
-        (model for name, model in (("roles", RoleSection), ("segment", SegmentSection)) if name in names), None
-    )
+    inner = next((model for name, model in _INNER.items() if name in names), None)
     model = Config if not names else inner or sections[names[0]]
     return [name for name in model.model_fields if name not in OURS]
 

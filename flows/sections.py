@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from flows.values import Address, Seconds
 
@@ -65,6 +65,58 @@ class SegmentSection(Section):
         return self
 
 
+class StageSection(Section):
+    """From which step on a quantity has which value."""
+
+    step: float = Field(ge=0, allow_inf_nan=False)
+    value: float = Field(gt=0, allow_inf_nan=False)
+
+
+class MixtureSection(Section):
+    """From which step on the data are others."""
+
+    step: float = Field(ge=0, allow_inf_nan=False)
+    name: str = ""
+
+
+def _staged(given: Any) -> Any:
+    """One number is one stage from the first step on."""
+    return ({"step": 0, "value": given},) if isinstance(given, int | float) else given
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Staged = Annotated[tuple[StageSection, ...], BeforeValidator(_staged)]
+
+
+class PlanSection(Section):
+    """What a run is meant to do; what is left out was not planned. Steps are the run's own."""
+
+    steps: Positive | None = None
+    tokens_per_step: Staged = ()
+    batch_size: Staged = ()
+    sequence_length: Staged = ()
+    peak_learning_rate: Positive | None = None
+    warmup_steps: float = Field(default=0, ge=0, allow_inf_nan=False)
+    schedule: Literal["constant", "linear", "cosine", "sqrt"] = "constant"
+    decay_from: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    final_learning_rate: float = Field(default=0, ge=0, allow_inf_nan=False)
+    mixture: tuple[MixtureSection, ...] = ()
+    checkpoint_interval: Positive | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> "PlanSection":
+        for name in ("tokens_per_step", "batch_size", "sequence_length"):
+            found = [each.step for each in getattr(self, name)]
+            if found != sorted(set(found)):
+                raise ValueError(f"{name}: give its stages by rising step")
+        if self.schedule != "constant" and (self.steps is None or self.peak_learning_rate is None):
+            raise ValueError(f"schedule {self.schedule} needs steps and peak_learning_rate")
+        begin = max(self.warmup_steps, self.decay_from or 0)
+        if self.steps is not None and begin >= self.steps:
+            raise ValueError(f"warm-up or decay_from ({begin:g}) does not lie before the last of {self.steps:g} steps")
+        return self
+
+
 class RunSection(Section):
     """One thing to watch: a file or folder, or a URL; or, as one run, several that went on where others stopped."""
 
@@ -73,6 +125,7 @@ class RunSection(Section):
     name: str | None = Field(default=None, min_length=1)
     step_key: str | None = None
     roles: dict[str, RoleSection] = {}
+    plan: PlanSection | None = None
     written: str = Field(default="", exclude=True)
 
     @model_validator(mode="after")

@@ -28,11 +28,13 @@ from flows.sources.grammar import UserPattern
 from flows.sources.lineage import Chain, Segment
 from flows.sources.roles import role_of
 from flows.stages import checks, selfcheck
+from flows.stages.against import Against
 from flows.stages.announce import announcer, tell_owed
 from flows.stages.bounds import Watched
 from flows.stages.judge import Announce, Judged, judge, tell
 from flows.stages.notify import notify
 from flows.stages.past import Answers
+from flows.stages.planned import SOURCE, plan_of, planned_events
 from flows.stages.publish import chart_of, folder_name, publish
 from flows.stages.pull import pull
 from flows.stages.runstate import RunState
@@ -153,7 +155,7 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
                 lease.renew()
             # a run that was never pulled has nothing to judge
             if source is None or name in _stored_runs(store, source.describe().source):
-                judged = house.report.attempt(owner, "judge", partial(_judge, house, store, name), house.call)
+                judged = house.report.attempt(owner, "judge", partial(_judge, house, store, run, name), house.call)
                 if judged is not None:
                     house.report.changes += judged.transitions
                     house.judged[name] = run, judged.samples > 0
@@ -184,7 +186,8 @@ def _pull(store: Store, source: Source, lease: Lease, run: RunSection, config: C
     return pull(store, source, role, progress=lambda rows: lease.renew())
 
 
-def _judge(house: _House, store: Store, name: str) -> Judged:
+def _judge(house: _House, store: Store, run: RunSection, name: str) -> Judged:
+    store.keep_events(name, SOURCE, list(planned_events(run.plan)) if run.plan is not None else ())
     return judge(
         store,
         name,
@@ -192,6 +195,7 @@ def _judge(house: _House, store: Store, name: str) -> Judged:
         clock=house.clock,
         live=is_live(store, name),
         watched=watched_bounds(house.config, name),
+        against=Against(None if run.plan is None else plan_of(run.plan)),
         announce=_announce(house, store, name),
     )
 

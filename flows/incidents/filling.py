@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from detectors.finding import Finding, cadence, number
 from detectors.pattern import Check, Hypothesis, Suggestion
-from flows.incidents.title import amount, leading, steps
+from flows.incidents.title import leading
+from flows.incidents.written import amount, steps
 
 SPAN = 200  # samples on each side of the onset
 MARGIN = 100  # steps before the first precursor that PaLM went back (arXiv:2204.02311)

@@ -13,6 +13,7 @@ from detectors.pattern import Apart, Check, Hypothesis, Suggestion
 
 Episode = tuple[str, str, str]  # detector, metric, episode: one continuing phenomenon
 OWN = frozenset({"bounds", "checks"})  # what a user asked for himself, beside what the detectors say
+MEANT = OWN | {"plan"}  # no planned change explains what is not as the user said
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from detectors.finding import Finding, cadence, number
 from detectors.pattern import Pattern, explains, matches
 from flows.incidents.grouping import CATASTROPHIC, NEAR, is_sharp, samples_out, settle, window
-from flows.incidents.incident import OWN
+from flows.incidents.incident import MEANT, OWN
 from flows.records import Event
 
 StepOf = Callable[[float], float]  # unix seconds -> first step logged at or after them
@@ -51,9 +51,9 @@ def explained_from(finding: Finding, events: Sequence[KnownEvent], patterns: Seq
 
     Non-finite values and divergences are never explained away, nor is anything above S2 but a planned schedule, and a
     loss on another level where somebody declared the event. What was merely detected explains no standstill: a restart
-    that nobody declared is the news. A user's own bounds and checks mean what they say, whatever was planned.
+    that nobody declared is the news. A user's own plan, bounds and checks mean what they say, whatever was planned.
     """
-    if finding.detector in OWN:
+    if finding.detector in MEANT:
         return math.inf
     loud = finding.severity > 2 and finding.kind != "schedule"
     if finding.kind in CATASTROPHIC or (loud and (finding.kind, finding.role) != ("level", "loss")):

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 from detectors.finding import Finding, cadence, number
 from flows.incidents.grouping import SLOW, is_slow
+from flows.incidents.held import held_against
 from flows.incidents.incident import OWN
+from flows.incidents.written import amount, duration, percent, steps
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
 HALF = 0.5  # of a growth: who has less does not carry it
@@ -49,8 +51,9 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
     """What one finding says: "train/loss jumped from 3.41 to 24.8 at step 165,504 and stayed for 90 samples"."""
     name, at = finding.metric or "the run", f"at step {steps(finding.onset_step)}"
     since = f"since step {steps(finding.onset_step)}"
-    if finding.detector in OWN:
-        return _own(finding, name, since)
+    beside = _own(finding, name, since) if finding.detector in OWN else held_against(finding, name)
+    if beside is not None:
+        return beside
     if finding.role == "learning_rate" and number(finding, "after") == 0:
         return f"{name} is 0 {since}: nothing is learned"
     events, usual = number(finding, "events"), number(finding, "usual")
@@ -290,30 +293,3 @@ def _nonfinite(value: object) -> str:
     if isinstance(value, float) and math.isinf(value):
         return "infinite"
     return {"NaN": "NaN", "Infinity": "infinite", "-Infinity": "infinite", "inf": "infinite"}.get(str(value), "NaN")
-
-
-def amount(value: float) -> str:
-    """Three significant digits: 3.41, 24.8, 0.0123, 1,650, 1.7e-05."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if abs(value) >= 1000:
-        return f"{float(f'{value:.3g}'):,.0f}" if abs(value) < 1e9 else f"{value:.3g}"
-    return f"{value:.3g}"
-
-
-def percent(fraction: float) -> str:
-    """18 %, 4.2 %, 0.31 %."""
-    value = 100 * fraction
-    return f"{value:,.0f} %" if value >= 10 else f"{value:.2g} %"
-
-
-def steps(value: float) -> str:
-    """165,504 for whole steps, the number as it is for fractions."""
-    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.6g}"
-
-
-def duration(seconds: float) -> str:
-    """45 s, 12 min, 3.4 h."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -16,6 +16,7 @@ from detectors.series import Array
 from detectors.silence import due_seconds, pace, silent_since
 from detectors.suite import JOINT, POINTS, TOGETHER, is_sentinel, load_joint
 from flows.records import Attempt
+from flows.stages.against import Against, judged_against
 from flows.stages.bounds import Watched, bounds_of
 from flows.stages.crowd import Roles
 from flows.stages.fresh import Flat, Fresh, Key, Samples, fresh
@@ -39,15 +40,14 @@ def collect(
     state: RunState,
     heard_until: float | None,
     watched: Sequence[Watched] = (),
+    against: Against = Against(),  # noqa: B008  # frozen
 ) -> Answers:
     """Judge the rows, attempt by attempt; `state` goes on. `heard_until` (unix seconds) lets silence be judged.
 
-    `watched` are the user's own bounds.
+    `watched` are the user's own bounds, `against` what the run is held against beside its past.
     """
     out = Answers()
-    metrics: Roles = dict(
-        zip(found.metrics["name"], found.metrics.select("role", "group_name").iter_rows(), strict=True)
-    )
+    metrics = roles_of(found.metrics)
     limits = {name: bounds_of(watched, name, role) for name, (role, _) in metrics.items()}
     new = Fresh()
     if len(found.rows):
@@ -86,6 +86,7 @@ def collect(
         )
         out.say(attempt, said)
         out.say(attempt, replayed(each, past, parts, metrics, mine.setdefault("replays", {})))
+        out.say(attempt, judged_against(against, each, parts, new.together.get(attempt), metrics, state))
         if attempt not in state.begun:
             state.begun.append(attempt)
             if each.parent is not None:
@@ -98,6 +99,11 @@ def collect(
         out.new[attempt] = by_tier(found.rows, metrics, each, out.new.get(attempt, []), state)
     _listen(found.rows, metrics, state, heard_until, out)
     return out
+
+
+def roles_of(metrics: pl.DataFrame) -> Roles:
+    """Role and group of each metric of a run."""
+    return dict(zip(metrics["name"], metrics.select("role", "group_name").iter_rows(), strict=True))
 
 
 def _restarts(attempts: Mapping[int, Attempt], attempt: int) -> list[tuple[float, str]]:

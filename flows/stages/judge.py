@@ -17,7 +17,8 @@ from flows.incidents import Incident, Transition, fold, may_change, remembered, 
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
 from flows.incidents.people import by_hand
 from flows.records import Event, Operation
-from flows.stages.answers import collect
+from flows.stages.against import Against, of_against
+from flows.stages.answers import collect, roles_of
 from flows.stages.bounds import Watched, settle
 from flows.stages.coverage import coverage, of_bounds
 from flows.stages.past import Answers
@@ -51,19 +52,21 @@ def judge(
     live: bool = False,
     announce: Announce | None = None,
     watched: Sequence[Watched] = (),
+    against: Against = Against(),  # noqa: B008  # frozen
     rows: int = ROWS,
 ) -> Judged:
     """Judge everything that is not judged yet.
 
     `clock` gives unix seconds; with `live` the silence of a run up to now is judged too. `announce` turns transitions
-    into rows of the outbox and lines of the log, which are written with them. `watched` are the user's own bounds.
+    into rows of the outbox and lines of the log, which are written with them. `watched` are the user's own bounds, `against`
+    what the run is held against beside its past.
     """
     total = Judged(run)
     while True:
         found = store.waiting(run, rows)
         # only when nothing waits any more is silence silence
         heard_until = clock() if live and not len(found.rows) else None
-        done = _pass(store, run, found, playbook, heard_until, clock(), announce, watched)
+        done = _pass(store, run, found, playbook, heard_until, clock(), announce, watched, against)
         total = Judged(
             run, total.samples + len(found.rows), total.transitions + done.transitions, total.messages + done.messages
         )
@@ -80,15 +83,17 @@ def _pass(
     now: float,
     announce: Announce | None,
     watched: Sequence[Watched],
+    against: Against,
 ) -> Judged:
     """One transaction's worth of judging; without rows only silence, and bounds that are gone, can be found."""
     state = RunState.load(waiting.run_state)
-    found = collect(store, run, waiting, state, heard_until, watched)
+    found = collect(store, run, waiting, state, heard_until, watched, against)
     settle(found.new, state.answers, waiting.attempts, waiting.metrics, watched)
     if not len(waiting.rows) and not found.new:
         return Judged(run)
     seated = [seat[3] for seat in state.seats]
     checked = [*coverage(waiting.metrics, found, seated), *of_bounds(waiting.metrics, watched, state)]
+    checked += of_against(against, roles_of(waiting.metrics))
     return _save(store, run, found, waiting, state, playbook, now, announce, checked)
 
 

@@ -143,6 +143,19 @@ def add_event(connection: duckdb.DuckDBPyConnection, run: str, event: Event, now
     return event_id
 
 
+def keep_events(
+    connection: duckdb.DuckDBPyConnection, run: str, source: str, told: Sequence[Event], now: datetime
+) -> None:
+    """The events of one source are `told`, and those before the last step of the run that were told earlier."""
+    ids = [add_event(connection, run, event, now) for event in told]
+    execute(
+        connection,
+        "DELETE FROM events WHERE run = ? AND source = ? AND NOT list_contains(?, event_id)"
+        " AND step > (SELECT coalesce(max(last_step), -1) FROM metrics WHERE run = ?)",
+        [run, source, ids, run],
+    )
+
+
 def events(connection: duckdb.DuckDBPyConnection, run: str) -> list[Event]:
     """The events of a run by step."""
     found = rows(connection, "SELECT * FROM events WHERE run = ? ORDER BY step, recorded_at, event_id", [run])

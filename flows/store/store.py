@@ -104,6 +104,11 @@ class Store:
         with self._database.writing() as connection:
             return runs.add_event(connection, run, event, self._now())
 
+    def keep_events(self, run: str, source: str, events: Sequence[Event]) -> None:
+        """Make `events` the ones of a source: new ones are added, and those that lie ahead and are no longer told are gone."""
+        with self._database.writing() as connection:
+            runs.keep_events(connection, run, source, events, self._now())
+
     # judge
 
     def unjudged(self, run: str, limit: int) -> Unjudged:

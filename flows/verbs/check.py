@@ -27,6 +27,7 @@ def check(
     fail_on: Annotated[str, typer.Option(help="lowest severity that gives exit status 1: S0 to S4")] = "S2",
     html: Annotated[Path | None, typer.Option(help="write a page with charts to this file")] = None,
     step_key: Annotated[str | None, typer.Option(help="the column that is the step")] = None,
+    plan: Annotated[Path | None, typer.Option(help="a TOML file that says what the run is meant to do")] = None,
     store: Annotated[Path | None, typer.Option(help="keep what was read and found in this DuckDB file")] = None,
     pattern: Annotated[
         list[str] | None,
@@ -45,7 +46,7 @@ def check(
             raise BadConfig(f"{target}: its folder does not exist; make it first.")
     if html is not None and html.exists() and not _is_page(html):
         raise BadConfig(f"--html {html}: this file is no HTML page and would be lost; give another name.")
-    runs = run_checks(paths, step_key=step_key, store=store, html=html, patterns=pattern or [])
+    runs = run_checks(paths, step_key=step_key, store=store, html=html, patterns=pattern or [], plan=plan)
     if as_json:
         print(json.dumps(plain({"schema": SCHEMA, "runs": runs}), allow_nan=False, ensure_ascii=False))  # noqa: T201
     else:
@@ -77,19 +78,30 @@ def severity(text: str) -> int:
 
 
 def run_checks(
-    paths: list[str], *, step_key: str | None, store: Path | None, html: Path | None, patterns: Sequence[str] = ()
+    paths: list[str],
+    *,
+    step_key: str | None,
+    store: Path | None,
+    html: Path | None,
+    patterns: Sequence[str] = (),
+    plan: Path | None = None,
 ) -> list[RunDoc]:
     """Pull and judge every run of the paths; an error in one of them stops all (exit status 2 has one meaning)."""
+    from flows.config import load_plan
     from flows.playbook import load_playbook
     from flows.sources.catalogue import open_sources
     from flows.sources.grammar import UserPattern
     from flows.sources.roles import role_of
+    from flows.stages.against import Against
     from flows.stages.document import run_document
     from flows.stages.judge import judge
+    from flows.stages.planned import SOURCE, plan_of, planned_events
     from flows.stages.publish import write_page
     from flows.stages.pull import pull
     from flows.store import open_store
 
+    section = None if plan is None else load_plan(plan)
+    against = Against(None if section is None else plan_of(section))
     own = [UserPattern(f"--pattern {at}", regex) for at, regex in enumerate(patterns, start=1)]
     sources = [source for path in paths for source in open_sources(path, step_key=step_key, patterns=own)]
     kept = open_store(str(store) if store is not None else ":memory:", clock=time.time)
@@ -104,7 +116,9 @@ def run_checks(
             )
         with _spinner() as progress:
             pull(kept, source, role_of, final=True, progress=progress)
-            judge(kept, found.run, load_playbook, clock=time.time)
+            if section is not None:
+                kept.keep_events(found.run, SOURCE, list(planned_events(section)))
+            judge(kept, found.run, load_playbook, clock=time.time, against=against)
         out.append(run_document(kept, found.run))
         if not out[-1]["samples"]:
             raise BadInput(
