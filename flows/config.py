@@ -169,6 +169,7 @@ def _absolute(config: Config, path: Path) -> Config:
             update={
                 "source": _from(folder, run.source) if run.source else "",
                 "written": run.source,
+                "reference": _reference(folder, config, run),
                 "segment": tuple(
                     each.model_copy(update={"source": _from(folder, each.source), "written": each.source})
                     for each in run.segment
@@ -196,6 +197,12 @@ def _absolute(config: Config, path: Path) -> Config:
             "watch": config.watch.model_copy(update={"out": out}),
         }
     )
+
+
+def _reference(folder: Path, config: Config, run: RunSection) -> str:
+    """The name of another run, or the path of one beside the file."""
+    known = run.reference in ("", *(each.label for each in config.run))
+    return run.reference if known or not (folder / run.reference).exists() else _from(folder, run.reference)
 
 
 def _from(folder: Path, text: str) -> str:

@@ -126,6 +126,8 @@ class RunSection(Section):
     step_key: str | None = None
     roles: dict[str, RoleSection] = {}
     plan: PlanSection | None = None
+    reference: str = ""
+    gates: dict[str, Positive] = {}
     written: str = Field(default="", exclude=True)
 
     @model_validator(mode="after")

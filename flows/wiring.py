@@ -30,6 +30,7 @@ from flows.sources.roles import role_of
 from flows.stages import checks, selfcheck
 from flows.stages.against import Against
 from flows.stages.announce import announcer, tell_owed
+from flows.stages.beside import Reference
 from flows.stages.bounds import Watched
 from flows.stages.judge import Announce, Judged, judge, tell
 from flows.stages.notify import notify
@@ -88,7 +89,7 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
     house = _House(config, channels, clock, call, report)
     store = report.attempt("store", "open", partial(open_configured_store, config, clock), call)
     if store is not None:
-        for run in config.run:
+        for run in _references_first(config):
             _watch_entry(house, store, run)
         _ask_checks(house, store)
         _ask_channels(house, store)
@@ -195,9 +196,32 @@ def _judge(house: _House, store: Store, run: RunSection, name: str) -> Judged:
         clock=house.clock,
         live=is_live(store, name),
         watched=watched_bounds(house.config, name),
-        against=Against(None if run.plan is None else plan_of(run.plan)),
+        against=Against(None if run.plan is None else plan_of(run.plan), _reference(house, store, run, name)),
         announce=_announce(house, store, name),
     )
+
+
+def _references_first(config: Config) -> list[RunSection]:
+    """The runs, those that others are compared with before the others: what is paired must be there."""
+    wanted = {run.reference for run in config.run}
+    return sorted(config.run, key=lambda run: run.label not in wanted)
+
+
+def _reference(house: _House, store: Store, run: RunSection, name: str) -> Reference | None:
+    """The run to compare with: one of the store, or a source that is pulled for that. None without one.
+
+    Raises BadInput, SourceUnavailable.
+    """
+    if not run.reference:
+        return None
+    if run.reference in set(store.runs()["run"]):
+        other = run.reference
+    else:
+        (source,) = open_sources(run.reference, step_key=run.step_key)
+        other = source.describe().run
+        with store.lease(other, "watch", LEASE_SECONDS) as lease:
+            _pull(store, source, lease, run, house.config)
+    return Reference(other, run.gates) if other != name else None
 
 
 def _announce(house: _House, store: Store, name: str) -> Announce:

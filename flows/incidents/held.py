@@ -1,7 +1,9 @@
-"""The sentence of a finding that holds a run against something beside its own past: its plan."""
+"""The sentence of a finding that holds a run against something beside its own past: its plan, a reference run."""
+
+import math
 
 from detectors.finding import Finding, number
-from flows.incidents.written import amount, steps
+from flows.incidents.written import amount, percent, steps
 
 
 def held_against(finding: Finding, name: str) -> str | None:
@@ -9,7 +11,21 @@ def held_against(finding: Finding, name: str) -> str | None:
     at, since = f"at step {steps(finding.onset_step)}", f"since step {steps(finding.onset_step)}"
     if finding.detector == "plan":
         return _unplanned(finding, name, at, since)
+    if finding.detector == "reference":
+        return _beside(finding, name, since)
     return None
+
+
+def _beside(finding: Finding, name: str, since: str) -> str:
+    """ "train/loss is 0.5 % higher than the reference run since step 700 (the same data)"."""
+    if finding.kind == "replay":
+        lost = "no longer shows" if number(finding, "order_lost") else "does not show"
+        return f"{name} {lost} the data of the reference run {since}"
+    size = percent(abs(math.expm1(finding.magnitude)))
+    data = " (the same data)" if number(finding, "equal_order") else " (other data)"
+    beside = "than before beside the reference run" if number(finding, "offset_before") else "than the reference run"
+    more = "higher" if finding.direction == "up" else "lower"
+    return f"{name} is {size} {more} {beside} {since}{data}"
 
 
 def _unplanned(finding: Finding, name: str, at: str, since: str) -> str:

@@ -86,7 +86,7 @@ def collect(
         )
         out.say(attempt, said)
         out.say(attempt, replayed(each, past, parts, metrics, mine.setdefault("replays", {})))
-        out.say(attempt, judged_against(against, each, parts, new.together.get(attempt), metrics, state))
+        out.say(attempt, judged_against(against, store, each, parts, new.together.get(attempt), metrics, state))
         if attempt not in state.begun:
             state.begun.append(attempt)
             if each.parent is not None:

@@ -93,7 +93,7 @@ def _pass(
         return Judged(run)
     seated = [seat[3] for seat in state.seats]
     checked = [*coverage(waiting.metrics, found, seated), *of_bounds(waiting.metrics, watched, state)]
-    checked += of_against(against, roles_of(waiting.metrics))
+    checked += of_against(against, store, roles_of(waiting.metrics), state)
     return _save(store, run, found, waiting, state, playbook, now, announce, checked)
 
 

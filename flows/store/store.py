@@ -270,6 +270,16 @@ class Store:
                 [run, list(names), first, last],
             )
 
+    def stands(self, run: str, names: Sequence[str], first: float, last: float) -> pl.DataFrame:
+        """name, step, value of the run as it stands between two steps (inclusive), by name and step."""
+        with self._database.reading() as connection:
+            return select(
+                connection,
+                "SELECT name, step, value FROM history WHERE run = ? AND list_contains(?, name)"
+                " AND step BETWEEN ? AND ? ORDER BY name, step",
+                [run, list(names), first, last],
+            )
+
     def events(self, run: str) -> list[Event]:
         """The events of a run by step."""
         with self._database.reading() as connection:

@@ -15,6 +15,8 @@ from flows.incidents.incident import plain
 from flows.messages.document import RunDoc
 
 if TYPE_CHECKING:
+    from flows.sources.contract import Source
+    from flows.sources.grammar import UserPattern
     from flows.stages.pull import Progress
 
 SCHEMA = "watchkeeper.check/1"  # see check.schema.json beside this file
@@ -28,6 +30,9 @@ def check(
     html: Annotated[Path | None, typer.Option(help="write a page with charts to this file")] = None,
     step_key: Annotated[str | None, typer.Option(help="the column that is the step")] = None,
     plan: Annotated[Path | None, typer.Option(help="a TOML file that says what the run is meant to do")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="another run (file or address) to compare with, step by step")
+    ] = None,
     store: Annotated[Path | None, typer.Option(help="keep what was read and found in this DuckDB file")] = None,
     pattern: Annotated[
         list[str] | None,
@@ -46,7 +51,9 @@ def check(
             raise BadConfig(f"{target}: its folder does not exist; make it first.")
     if html is not None and html.exists() and not _is_page(html):
         raise BadConfig(f"--html {html}: this file is no HTML page and would be lost; give another name.")
-    runs = run_checks(paths, step_key=step_key, store=store, html=html, patterns=pattern or [], plan=plan)
+    runs = run_checks(
+        paths, step_key=step_key, store=store, html=html, patterns=pattern or [], plan=plan, reference=reference
+    )
     if as_json:
         print(json.dumps(plain({"schema": SCHEMA, "runs": runs}), allow_nan=False, ensure_ascii=False))  # noqa: T201
     else:
@@ -85,6 +92,7 @@ def run_checks(
     html: Path | None,
     patterns: Sequence[str] = (),
     plan: Path | None = None,
+    reference: str | None = None,
 ) -> list[RunDoc]:
     """Pull and judge every run of the paths; an error in one of them stops all (exit status 2 has one meaning)."""
     from flows.config import load_plan
@@ -93,6 +101,7 @@ def run_checks(
     from flows.sources.grammar import UserPattern
     from flows.sources.roles import role_of
     from flows.stages.against import Against
+    from flows.stages.beside import Reference
     from flows.stages.document import run_document
     from flows.stages.judge import judge
     from flows.stages.planned import SOURCE, plan_of, planned_events
@@ -101,10 +110,12 @@ def run_checks(
     from flows.store import open_store
 
     section = None if plan is None else load_plan(plan)
-    against = Against(None if section is None else plan_of(section))
     own = [UserPattern(f"--pattern {at}", regex) for at, regex in enumerate(patterns, start=1)]
     sources = [source for path in paths for source in open_sources(path, step_key=step_key, patterns=own)]
     kept = open_store(str(store) if store is not None else ":memory:", clock=time.time)
+    other = None if reference is None else _reference(reference, sources, step_key, own)
+    if other is not None:
+        pull(kept, other, role_of, final=True)
     out: list[RunDoc] = []
     names: dict[str, str] = {}
     for source in sources:
@@ -118,6 +129,10 @@ def run_checks(
             pull(kept, source, role_of, final=True, progress=progress)
             if section is not None:
                 kept.keep_events(found.run, SOURCE, list(planned_events(section)))
+            beside = other.describe().run if other is not None else found.run
+            against = Against(
+                None if section is None else plan_of(section), None if beside == found.run else Reference(beside)
+            )
             judge(kept, found.run, load_playbook, clock=time.time, against=against)
         out.append(run_document(kept, found.run))
         if not out[-1]["samples"]:
@@ -130,6 +145,23 @@ def run_checks(
         except OSError as error:
             raise BadConfig(f"--html {html}: cannot be written ({error.strerror}); give another path.") from error
     return out
+
+
+def _reference(
+    path: str, sources: "Sequence[Source]", step_key: str | None, patterns: "Sequence[UserPattern]"
+) -> "Source":
+    """The run to compare with: one of those that are checked, or another one, whose name is then its own."""
+    from flows.sources.catalogue import open_sources
+
+    found = open_sources(path, step_key=step_key, patterns=patterns)
+    if len(found) != 1:
+        names = ", ".join(each.describe().run for each in found[:12])
+        raise BadInput(f"--reference {path}: it holds {len(found)} runs ({names}); give the file of one.")
+    about = found[0].describe()
+    checked = {each.describe().run: each.describe().source for each in sources}
+    if checked.get(about.run, about.source) == about.source:
+        return found[0]
+    return open_sources(path, step_key=step_key, patterns=patterns, run=f"{about.run} (reference)")[0]
 
 
 @contextmanager

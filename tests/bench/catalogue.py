@@ -26,6 +26,7 @@ ALSO = {  # judged by the stages themselves: two metrics, a whole run, or what a
     "stopped": "every whole-run metric of a core role, with the loss",
     "restarts": "the attempts of a run",
     "plan": "learning_rate, batch_size, sequence_length, tokens, checkpoint, loss of a run with a plan",
+    "reference": "whole-run losses, norms, drops, entropies and logits of a run with a reference",
     "replays": "whole-run losses and gradient norms of an attempt, with its parents'",
     "bounds": "any metric that a [bound](bounds.md) names",
 }
