@@ -209,3 +209,9 @@ def test_sentinels_are_negative_values_of_what_cannot_be_negative() -> None:
 )
 def test_a_layer_or_rank_that_a_name_counts_is_its_group(name, role, group):
     assert (role_of(name).role, role_of(name).group) == (role, group)
+
+
+@pytest.mark.parametrize("name", ["eval/paloma/macro_loss", "eval/macro_bpb", "eval/paloma/micro_loss"])
+def test_an_average_over_sets_stands_for_the_run(name):
+    assert (role_of(name).role, role_of(name).group) == ("eval_loss", "")
+    assert role_of("eval/paloma/c4_en/loss").group == "c4_en"
