@@ -55,6 +55,7 @@ JOINT: dict[str, frozenset[str]] = {
     "shares": frozenset({"grad_norm"}),
     "layers": frozenset({"router_load", "router_entropy", "token_drop", "router_bias"}),
     "stragglers": frozenset({"step_time", "throughput", "mfu"}),
+    "idle": frozenset({"router_load"}),
 }
 # detectors across whole-run metrics
 TOGETHER: dict[str, frozenset[str]] = {
