@@ -11,11 +11,11 @@ QUIET := DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
 
 setup: $(READY)
 
-$(READY): requirements.lock tests/bench/otava.txt pyproject.toml
+$(READY): requirements.lock tests/bench/otava.txt tests/record/axe.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "watchkeeper needs Python 3.11 or newer; name one with PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement tests/bench/otava.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement tests/bench/otava.txt --requirement tests/record/axe.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 

@@ -22,6 +22,7 @@ from flows.sections import (
     MixtureSection,
     PatternSection,
     PlanSection,
+    RecordSection,
     RoleSection,
     RunSection,
     Section,
@@ -45,6 +46,7 @@ class Config(Section):
     bound: tuple[BoundSection, ...] = ()
     check: tuple[CheckSection, ...] = ()
     pattern: tuple[PatternSection, ...] = ()
+    record: RecordSection = RecordSection()
     path: Path = Field(default=Path(FILE), exclude=True)
 
     @model_validator(mode="after")
@@ -154,6 +156,7 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
         "bound": BoundSection,
         "check": CheckSection,
         "pattern": PatternSection,
+        "record": RecordSection,
     }
     names = [part for part in location if isinstance(part, str)]
     inner = next((model for name, model in _INNER.items() if name in names), None)
@@ -185,6 +188,7 @@ def _absolute(config: Config, path: Path) -> Config:
         for each in config.channel
     )
     out = None if config.watch.out is None else Path(_from(folder, str(config.watch.out)))
+    record = None if config.record.out is None else Path(_from(folder, str(config.record.out)))
     return config.model_copy(
         update={
             "path": path,
@@ -195,6 +199,7 @@ def _absolute(config: Config, path: Path) -> Config:
                 each.model_copy(update={"sql": Path(_from(folder, str(each.sql)))}) for each in config.check
             ),
             "watch": config.watch.model_copy(update={"out": out}),
+            "record": config.record.model_copy(update={"out": record}),
         }
     )
 

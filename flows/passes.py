@@ -55,11 +55,15 @@ class Outcome:
 
 @dataclass
 class Report:
-    """Every stage of a pass. `runs` are the configured runs by label, `changes` what became known of incidents."""
+    """Every stage of a pass. `runs` are the configured runs by label, `changes` what became known of incidents.
+
+    `record` is the address under which the operating record is served, "" for none.
+    """
 
     runs: Sequence[str] = ()
     outcomes: list[Outcome] = field(default_factory=list)
     changes: list[Transition] = field(default_factory=list)
+    record: str = ""
 
     def attempt(self, owner: str, stage: str, work: Callable[[], T], call: Call = plainly) -> T | None:
         """Do it and put down how it went; None where it failed."""
@@ -120,7 +124,8 @@ class Report:
 
     def markdown(self) -> str:
         """The pass in a few lines: incidents that changed first, then what failed, then the runs."""
-        lines = [f"- **S{c.incident.severity} {c.what}** {c.incident.run}: {c.incident.title}" for c in self.changes]
+        lines = [f"[Operating record]({self.record})", ""] if self.record else []
+        lines += [f"- **S{c.incident.severity} {c.what}** {c.incident.run}: {c.incident.title}" for c in self.changes]
         lines += [f"- failed: {each.owner}, {each.stage}: {each.text}" for each in self.failures]
         rows = self.rows()
         if rows:

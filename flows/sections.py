@@ -235,6 +235,20 @@ class CheckSection(Section):
         return self.name or self.sql.stem
 
 
+class RecordSection(Section):
+    """The operating record: where it goes, and what of the store may be published; all else stays private."""
+
+    out: Path | None = None
+    url: str = Field(default="", pattern=r"^(https?://[^\s@]+)?$")
+    title: str = "Operating record"
+    runs: tuple[str, ...] = ("*",)
+    metrics: tuple[str, ...] = ("*",)
+    show: tuple[Literal["people", "notes", "sources", "configuration"], ...] = ()
+    names: dict[str, str] = {}
+    links: dict[str, str] = {}
+    samples: bool = True
+
+
 class PatternSection(Section):
     """Lines of console logs that no pattern of ours reads: a regular expression whose named groups are metrics."""
 

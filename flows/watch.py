@@ -13,7 +13,7 @@ from flows.telemetry import off
 off()
 
 from prefect import flow, get_run_logger, task  # noqa: E402
-from prefect.artifacts import create_markdown_artifact, create_table_artifact  # noqa: E402
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
 from prefect.client.schemas.objects import State  # noqa: E402
 from prefect.events import emit_event  # noqa: E402
@@ -53,6 +53,8 @@ def watch(config: str | None = None) -> State[dict[str, Any]]:
         emit_event(**alert)
     create_markdown_artifact(report.markdown(), key="watch-pass", description=report.summary())
     create_table_artifact(report.rows(), key="watch-runs")
+    if report.record:
+        create_link_artifact(report.record, link_text="Operating record", key="operating-record")
     get_run_logger().info(report.summary())
     if report.blind:
         return Failed(data=report.told(), message=report.summary())

@@ -20,8 +20,9 @@ from flows.config import Config
 from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
 from flows.passes import Call, Outcome, Report, plainly
 from flows.playbook import load_playbook
+from flows.record.veil import Policy
 from flows.records import Role
-from flows.sections import SEVERITIES, CheckSection, RunSection
+from flows.sections import SEVERITIES, CheckSection, RecordSection, RunSection
 from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
 from flows.sources.grammar import UserPattern
@@ -32,12 +33,14 @@ from flows.stages.against import Against
 from flows.stages.announce import announcer, tell_owed
 from flows.stages.beside import Reference
 from flows.stages.bounds import Watched
+from flows.stages.gather import Terms
 from flows.stages.judge import Announce, Judged, judge, tell
 from flows.stages.notify import notify
 from flows.stages.past import Answers
 from flows.stages.planned import SOURCE, plan_of, planned_events
 from flows.stages.publish import chart_of, folder_name, publish
 from flows.stages.pull import pull
+from flows.stages.record import write_record
 from flows.stages.runstate import RunState
 from flows.store import Lease, Store, open_store
 
@@ -79,7 +82,7 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
 
     Never raises for what a source, a channel or the store does: the report holds it.
     """
-    report = Report([run.label for run in config.run])
+    report = Report([run.label for run in config.run], record=config.record.url)
     channels = {
         each.name: channel
         for each in config.channel
@@ -93,6 +96,8 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
             _watch_entry(house, store, run)
         _ask_checks(house, store)
         _ask_channels(house, store)
+        if config.record.out is not None:
+            report.attempt("record", "publish", partial(_write_record, house, store), call)
     _watch_itself(house)
     if config.watch.heartbeat_url is not None and report.good:
         report.attempt("heartbeat", "ping", partial(ping, config.watch.heartbeat_url.get_secret_value()))
@@ -305,6 +310,22 @@ def _publish(house: _House, store: Store, name: str) -> None:
     changed = any(change.incident.run == name for change in house.report.changes)
     if changed or not page.exists() or house.clock() - page.stat().st_mtime >= PUBLISH_SECONDS:
         publish(store, name, house.config.watch.out)
+
+
+def terms_of(section: RecordSection) -> Terms:
+    """The terms of publishing as the record's stage takes them."""
+    policy = Policy(section.runs, section.metrics, frozenset(section.show), section.names)
+    return Terms(policy, section.title, section.links, section.samples)
+
+
+def _write_record(house: _House, store: Store) -> None:
+    """The operating record, when an incident has changed, else now and then."""
+    out = house.config.record.out
+    if out is not None:
+        page = out / "index.html"
+        if house.report.changes or not page.exists() or house.clock() - page.stat().st_mtime >= PUBLISH_SECONDS:
+            write_record(store, out, terms_of(house.config.record))
+            page.touch()
 
 
 def _ask_channels(house: _House, store: Store) -> None:

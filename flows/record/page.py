@@ -3,16 +3,13 @@
 It loads nothing, runs nothing (the policy in its head forbids scripts and every request), and reads from 320 px on.
 """
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
-from html import escape
 
 from flows.messages.document import IncidentDoc, RunDoc, severity_number
 from flows.messages.plain import plain, step
+from flows.record.frame import document
 from flows.record.incident import article
 from flows.record.pictures import Picture
-from flows.record.style import STYLE
 from flows.record.tables import table, text
 from flows.record.verdict import ranked, verdict, worst
 
@@ -22,21 +19,11 @@ MOST_METRICS_OPEN = 30
 def page(runs: Sequence[RunDoc], pictures: Mapping[tuple[str, str], Picture], note: str = "") -> str:
     """The page of one or more runs; `pictures` by (run, incident id), `note` a line for the foot (when, by whom)."""
     title = plain(runs[0]["run"], 80) if len(runs) == 1 else f"{len(runs)} runs"
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     body = "\n".join(_run(run, pictures, "" if len(runs) == 1 else f"-{index}") for index, run in enumerate(runs))
     head = "" if len(runs) == 1 else f"<header><h1>{text(title)}</h1>{_contents(runs)}</header>"
     foot = f"<p>{text(note)}</p>" if note else ""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        '<meta name="referrer" content="no-referrer">'
-        f"<title>{text(title)}: watchkeeper</title><style>{STYLE}</style></head>\n"
-        f'<body><a class="skip" href="#main">To the findings</a>{head}\n<main id="main">\n{body}\n</main>\n'
-        f'<footer class="quiet">{foot}<p>Made by watchkeeper. All of it stands in this file; it loads nothing.</p>'
-        "</footer></body></html>\n"
-    )
+    foot += "<p>Made by watchkeeper. All of it stands in this file; it loads nothing.</p>"
+    return document(title, body, header=head, footer=foot)
 
 
 def _contents(runs: Sequence[RunDoc]) -> str:

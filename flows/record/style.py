@@ -21,13 +21,20 @@ p{margin:.4em 0;overflow-wrap:anywhere}
 .badge{display:inline-block;
 border:1.5px solid currentColor;border-radius:3px;padding:0 6px;font-weight:700;font-size:.85rem}
 .S2>.badge{color:var(--warn)}.S3>.badge,.S4>.badge{color:var(--alarm)}
+.state{display:inline-block;border:1.5px solid var(--muted);border-radius:3px;padding:0 6px;font-weight:600;white-space:nowrap;
+font-size:.85rem}
+.state.open{border-color:var(--warn);color:var(--warn)}.state.open.S3,.state.open.S4{border-color:var(--alarm);color:var(--alarm)}
+.state.not-checked,.state.partly{border-style:dashed}.state.fine{border-color:transparent;color:var(--good)}
+.state.past{border-color:transparent;color:var(--muted)}
+header nav{font-size:.95rem;overflow-wrap:anywhere}article>h2:first-child{margin-top:0}
+.scroll+h3{margin-top:1.2em}
 figure{margin:10px 0}svg{width:100%;height:auto;display:block}.wide{display:none}
 @media(min-width:700px){.narrow{display:none}.wide{display:block}}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:4px 10px 4px 0;border-bottom:1px solid var(--grid)}
 td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-td{overflow-wrap:break-word;max-width:24em}
+td{overflow-wrap:anywhere;min-width:4.5em;max-width:34em}
 pre{background:var(--card);border:1px solid var(--grid);padding:8px;white-space:pre-wrap;overflow-wrap:anywhere;
 font-size:.86rem;margin:.4em 0}
 ol,ul{padding-left:1.3em;margin:.3em 0}li{margin:.35em 0}

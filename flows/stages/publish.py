@@ -45,9 +45,9 @@ def publish(store: Store, run: str, out: Path, *, note: str = "", most_charts: i
     drawn = drawings(store, document, most_charts)
     charts = {name: folder / f"{folder_name(name)}.png" for name in drawn}
     for name, (_, chart) in drawn.items():
-        _write(charts[name], png(chart))
+        write_whole(charts[name], png(chart))
     pictures = {(run, name): picture for name, (picture, _) in drawn.items()}
-    _write(folder / "index.html", page([document], pictures, note).encode())
+    write_whole(folder / "index.html", page([document], pictures, note).encode())
     return Published(folder / "index.html", charts, document)
 
 
@@ -60,7 +60,7 @@ def write_page(store: Store, documents: Sequence[RunDoc], path: Path) -> None:
         for each in documents
         for name, (picture, _) in drawings(store, each, MOST_CHARTS).items()
     }
-    _write(path, page(documents, pictures).encode())
+    write_whole(path, page(documents, pictures).encode())
 
 
 def drawings(store: Store, document: RunDoc, most: int) -> dict[str, tuple["Picture", dict[str, Any]]]:
@@ -106,7 +106,8 @@ def folder_name(run: str) -> str:
     return safe if safe and safe == run else f"{safe or 'run'}-{sha256(run.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that appears whole or not at all."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     beside.write_bytes(content)
     beside.replace(path)

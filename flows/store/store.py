@@ -12,11 +12,12 @@ import polars as pl
 
 from flows.errors import BadConfig, LeaseTaken
 from flows.records import Attempt, Description, Event, Operation, Role
-from flows.store import judgements, leases, operations, outbox, runs, samples, tails, waiting
+from flows.store import judgements, leases, operations, outbox, published, runs, samples, tails, waiting
 from flows.store.confined import Confined
 from flows.store.connection import Database
 from flows.store.frames import Moment, execute, select, timestamp
 from flows.store.frames import rows as found_rows
+from flows.store.published import Facts
 from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits, answer
 from flows.store.schema import bring_up_to_date
@@ -308,6 +309,16 @@ class Store:
                 "SELECT check_name, metric, reason, count, updated_at FROM coverage WHERE run = ? ORDER BY ALL",
                 [run],
             )
+
+    def facts(self, run: str) -> Facts:
+        """How far each attempt came, how fresh the run is, what was expected of it."""
+        with self._database.reading() as connection:
+            return published.facts(connection, run)
+
+    def as_logged(self, run: str) -> pl.DataFrame:
+        """step, logged_at, name, value of every attempt, in the order in which the run wrote them, as the judge saw them."""
+        with self._database.reading() as connection:
+            return published.as_logged(connection, run)
 
     def query(self, sql: str, *, limits: Limits | None = None) -> Answer:
         """One SELECT or EXPLAIN of a user, in the sandbox. Raises BadQuery."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from chromium import browser, tab  # noqa: F401  # fixtures
 
 from flows.record.curves import Curve
 from flows.records import Attempt, Event

@@ -1,85 +1,12 @@
 """The page in a real Chromium, at phone and desk width: no error, no request, nothing wider than the screen."""
 
-import json
-import os
-import shutil
-import subprocess
-import time
-import urllib.request
-from pathlib import Path
-
 import pytest
+from chromium import NEEDS_CHROMIUM, show
 
 from flows.record.page import page
 from flows.record.pictures import draw
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and "WATCHKEEPER_TEST_ALL" not in os.environ,
-    reason="no chromium here: apt-get install chromium (CI installs it)",
-)
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-port=0",
-    "--disable-dev-shm-usage",
-]  # fmt: skip
-
-
-class Tab:
-    """One tab over Chromium's own protocol; `events` holds what it reported."""
-
-    def __init__(self, socket):
-        self.socket, self.events, self.number = socket, [], 0
-
-    def ask(self, method, **parameters):
-        self.number += 1
-        self.socket.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
-        while True:
-            told = json.loads(self.socket.recv(timeout=60))
-            if told.get("id") == self.number:
-                assert "error" not in told, told
-                return told["result"]
-            self.events.append(told)
-
-    def value(self, expression):
-        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
-
-    def wait_for(self, event):
-        while not any(seen["method"] == event for seen in self.events):
-            self.events.append(json.loads(self.socket.recv(timeout=60)))
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    home = tmp_path_factory.mktemp("chromium")
-    running = subprocess.Popen(
-        [CHROMIUM, *FLAGS, f"--user-data-dir={home}", "about:blank"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        port_file = Path(home) / "DevToolsActivePort"
-        for _ in range(600):
-            if port_file.exists() and port_file.read_text().count("\n"):
-                break
-            time.sleep(0.1)
-        yield port_file.read_text().split("\n")[0]
-    finally:
-        running.kill()
-        running.wait()
-
-
-@pytest.fixture
-def tab(browser):
-    from websockets.sync.client import connect
-
-    request = urllib.request.Request(f"http://127.0.0.1:{browser}/json/new?about:blank", method="PUT")
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        address = json.load(answer)["webSocketDebuggerUrl"]
-    with connect(address, max_size=None) as socket:
-        yield Tab(socket)
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.fixture
@@ -95,17 +22,6 @@ def file(tmp_path, incident, curves, events, attempts):
     path = tmp_path / "index.html"
     path.write_text(page([document], {("hero-moe", incident["id"]): draw(incident, curves, events, attempts)}))
     return path
-
-
-def show(tab, file, width, dark=False):
-    for domain in ("Page", "Network", "Log", "Runtime"):
-        tab.ask(f"{domain}.enable")
-    tab.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    tab.ask("Emulation.setEmulatedMedia", features=[scheme])
-    tab.events.clear()
-    tab.ask("Page.navigate", url=file.as_uri())
-    tab.wait_for("Page.loadEventFired")
 
 
 @pytest.mark.parametrize("width", [320, 400, 1200])
