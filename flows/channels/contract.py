@@ -12,10 +12,21 @@ DOMAIN = "watchkeeper.invalid"  # RFC 2606: no mail is ever sent there, the ids 
 
 
 @dataclass(frozen=True)
+class Told:
+    """A message that the channel has taken: `reference` is what the channel's receipt called it, `at` unix seconds."""
+
+    message: Message
+    reference: str
+    at: float
+
+
+@dataclass(frozen=True)
 class Outgoing:
     """One message on its way. `message_id` is the same on every attempt, `thread_id` on every message of an incident.
 
-    `chart` is the PNG, or None where there is none.
+    `chart` is the PNG, or None where there is none; `at` the time of this attempt, `since` that of the message (unix
+    seconds); `again` says that an earlier attempt may have arrived; `before` is what this channel has taken of the same
+    incidents, and of those that were told of together with them, oldest first.
     """
 
     message: Message
@@ -23,14 +34,19 @@ class Outgoing:
     thread_id: str
     chart: bytes | None = field(default=None, repr=False)
     chart_name: str = "chart.png"
+    at: float = 0.0
+    since: float = 0.0
+    again: bool = False
+    before: tuple[Told, ...] = ()
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """The channel has taken the message. `note` says what it could not carry."""
+    """The channel has taken the message. `note` says what it could not carry, `reference` what the service calls it."""
 
     channel: str
     note: str = ""
+    reference: str = ""
 
 
 class Channel(Protocol):

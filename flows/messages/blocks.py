@@ -88,7 +88,8 @@ _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Header, Facts, 
 class Message:
     """One message. `blocks` is the chat form (at most 12 lines), `more` what e-mail and pages add below it.
 
-    `thread` is the same for every message of one incident; `incidents` names all that are told of here.
+    `thread` is the same for every message of one incident; `incidents` names all that are told of here, `over` those of
+    them that are over.
     """
 
     title: str
@@ -99,6 +100,7 @@ class Message:
     blocks: tuple[Block, ...]
     more: tuple[Block, ...] = ()
     incidents: tuple[str, ...] = field(default=())
+    over: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", plain(self.title))
@@ -119,7 +121,8 @@ def from_json(text: str) -> Message:
         record = json.loads(text)
         for key in ("blocks", "more"):
             record[key] = tuple(_block(entry) for entry in record[key])
-        record["incidents"] = tuple(record["incidents"])
+        for key in ("incidents", "over"):
+            record[key] = tuple(record.get(key, ()))
         return Message(**record)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no message of watchkeeper: {error}") from error

@@ -42,6 +42,7 @@ def compose(run: str, incident: IncidentDoc, transition: str, context: Context |
         blocks=tuple(blocks),
         more=tuple(_more(run, incident, context)) if transition != "resolved" else (),
         incidents=(incident["id"],),
+        over=(incident["id"],) if transition == "resolved" or _over(incident) else (),
     )
 
 
@@ -78,6 +79,7 @@ def compose_all(run: str, told: Sequence[tuple[IncidentDoc, str]], context: Cont
             blocks=tuple(blocks),
             more=(Divider(), Facts(rows[TOP_INCIDENTS:])) if left > 0 else (),
             incidents=tuple(incident["id"] for incident, _ in ordered),
+            over=tuple(incident["id"] for incident, what in ordered if what == "resolved" or _over(incident)),
         )
     ]
 

@@ -5,11 +5,13 @@ counts it, because it finds an attempt that never said how it ended. The chart t
 before the mark: a kill meanwhile leaves no such attempt. Nothing transient is ever given up.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from flows.channels.contract import Channel, Outgoing, message_id, thread_id
+from flows.channels.contract import Channel, Outgoing, Told, message_id, thread_id
 from flows.errors import DeliveryFailed, PermanentError, TransientError
 from flows.messages.blocks import Header, Message, Paragraph, from_json
 from flows.messages.plain import plain
@@ -27,8 +29,11 @@ class Outbox(Protocol):
     def mark_sending(self, delivery_id: str, now: float) -> None:
         """Count an attempt, and a repeat if the last one left no outcome."""
 
-    def mark_delivered(self, delivery_id: str, now: float) -> None:
-        """The channel has it."""
+    def mark_delivered(self, delivery_id: str, now: float, receipt: str) -> None:
+        """The channel has it, under what the receipt calls it."""
+
+    def told(self, run: str, channel: str, incidents: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """message, receipt, delivered_at of what a channel has taken of any of these incidents, oldest first."""
 
     def mark_failed(self, delivery_id: str, error: str, next_try_at: float | None) -> None:
         """It has not: try again at `next_try_at`, or never (None: state dead)."""
@@ -100,7 +105,7 @@ def _turn(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _deliver(row: Mapping[str, Any], picture: bytes | None, at: _Pass) -> bool:
     """Whether the channel may be asked again in this pass."""
     try:
-        receipt = _channel(at.channels, row).send(_outgoing(row, picture))
+        receipt = _channel(at.channels, row).send(_outgoing(row, picture, at))
     except PermanentError as error:
         at.outbox.mark_failed(row["delivery_id"], str(error), None)
         at.done.dead += 1
@@ -112,7 +117,7 @@ def _deliver(row: Mapping[str, Any], picture: bytes | None, at: _Pass) -> bool:
     except Exception as error:  # noqa: BLE001  # one broken plugin must not silence the others; its text may hold secrets
         _postpone(row, f"channel {row['channel']!r} broke with {type(error).__name__}; run watchkeeper doctor", 0.0, at)
         return False
-    at.outbox.mark_delivered(row["delivery_id"], at.clock())
+    at.outbox.mark_delivered(row["delivery_id"], at.clock(), receipt.reference)
     at.done.delivered += 1
     at.done.notes += [f"{receipt.channel}: {receipt.note}"] if receipt.note else []
     return True
@@ -146,10 +151,39 @@ def _picture(row: Mapping[str, Any], at: _Pass) -> bytes | None:
         return None
 
 
-def _outgoing(row: Mapping[str, Any], picture: bytes | None) -> Outgoing:
+def _outgoing(row: Mapping[str, Any], picture: bytes | None, at: _Pass) -> Outgoing:
     message = _message(row)
-    identity = row.get("message_id") or message_id(row["delivery_id"])
-    return Outgoing(message, identity, thread_id(message.thread), picture)
+    return Outgoing(
+        message,
+        row.get("message_id") or message_id(row["delivery_id"]),
+        thread_id(message.thread),
+        picture,
+        at=at.clock(),
+        since=seconds(row["created_at"]),
+        again=row["attempts"] > 1,
+        before=told_before(at.outbox, row["run"], row["channel"], message),
+    )
+
+
+def told_before(outbox: Outbox, run: str, channel: str, message: Message) -> tuple[Told, ...]:
+    """What a channel has taken of the incidents of a message, and of those that were told of in the same breath."""
+    ids = {message.thread, *message.incidents}
+    near = _told(outbox.told(run, channel, sorted(ids)))
+    wider = ids.union(*({each.message.thread, *each.message.incidents} for each in near))
+    return tuple(near if wider == ids else _told(outbox.told(run, channel, sorted(wider))))
+
+
+def _told(rows: Iterable[Mapping[str, Any]]) -> list[Told]:
+    kept = []
+    for row in rows:
+        with suppress(ValueError):  # one that cannot be read is no message that could be gone on from
+            kept.append(Told(from_json(row["message"]), row["receipt"], seconds(row["delivered_at"])))
+    return kept
+
+
+def seconds(moment: datetime) -> float:
+    """Unix seconds of a time of the store."""
+    return moment.replace(tzinfo=UTC).timestamp()
 
 
 def _message(row: Mapping[str, Any]) -> Message:

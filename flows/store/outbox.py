@@ -4,6 +4,7 @@ The mark `sending_since` is set before a message leaves and cleared by its recei
 left by a kill in between: the message may have arrived, so sending it again is counted as a repeat.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -34,14 +35,14 @@ def mark_sending(connection: duckdb.DuckDBPyConnection, delivery_id: str, now: d
     )
 
 
-def mark_delivered(connection: duckdb.DuckDBPyConnection, delivery_id: str, now: datetime) -> None:
-    """The channel has given its receipt."""
+def mark_delivered(connection: duckdb.DuckDBPyConnection, delivery_id: str, now: datetime, receipt: str = "") -> None:
+    """The channel has given its receipt: what the service calls the message, if anything."""
     _known(connection, delivery_id)
     execute(
         connection,
         "UPDATE deliveries SET state = 'delivered', delivered_at = $now, sending_since = NULL, next_try_at = NULL,"
-        " error = NULL WHERE delivery_id = $id AND state <> 'delivered'",
-        {"id": delivery_id, "now": now},
+        " error = NULL, receipt = $receipt WHERE delivery_id = $id AND state <> 'delivered'",
+        {"id": delivery_id, "now": now, "receipt": receipt},
     )
 
 
@@ -55,6 +56,20 @@ def mark_failed(
         "UPDATE deliveries SET state = CASE WHEN $next::TIMESTAMP IS NULL THEN 'dead' ELSE 'pending' END,"
         " next_try_at = $next, sending_since = NULL, error = $error WHERE delivery_id = $id AND state <> 'delivered'",
         {"id": delivery_id, "next": next_try_at, "error": error},
+    )
+
+
+def told(
+    connection: duckdb.DuckDBPyConnection, run: str, channel: str, incidents: Sequence[str]
+) -> list[dict[str, Any]]:
+    """message, receipt, delivered_at of what a channel has taken of any of these incidents, oldest first."""
+    return rows(
+        connection,
+        "SELECT message, coalesce(receipt, '') AS receipt, delivered_at FROM deliveries"
+        " WHERE state = 'delivered' AND run = $run AND channel = $channel AND (list_contains($ids, incident_id)"
+        " OR json_valid(message) AND list_has_any(json_extract_string(message, '$.incidents[*]'), $ids))"
+        " ORDER BY delivered_at, created_at, delivery_id",
+        {"run": run, "channel": channel, "ids": list(incidents)},
     )
 
 

@@ -216,10 +216,15 @@ class Store:
         with self._database.writing() as connection:
             outbox.mark_sending(connection, delivery_id, self._moment(now))
 
-    def mark_delivered(self, delivery_id: str, now: Moment | None = None) -> None:
-        """The channel gave its receipt."""
+    def mark_delivered(self, delivery_id: str, now: Moment | None = None, receipt: str = "") -> None:
+        """The channel gave its receipt: what the service calls the message, if anything."""
         with self._database.writing() as connection:
-            outbox.mark_delivered(connection, delivery_id, self._moment(now))
+            outbox.mark_delivered(connection, delivery_id, self._moment(now), receipt)
+
+    def told(self, run: str, channel: str, incidents: Sequence[str]) -> list[dict[str, Any]]:
+        """message, receipt, delivered_at of what a channel has taken of any of these incidents, oldest first."""
+        with self._database.reading() as connection:
+            return outbox.told(connection, run, channel, incidents)
 
     def mark_failed(self, delivery_id: str, error: str, next_try_at: Moment | None) -> None:
         """The channel did not take it; None means never again (the delivery is dead)."""

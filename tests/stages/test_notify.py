@@ -10,7 +10,7 @@ from flows.channels.catalogue import open_channel
 from flows.channels.contract import Receipt, TryLater, message_id
 from flows.errors import DeliveryFailed, UndeliverableError
 from flows.messages.blocks import to_json
-from flows.messages.compose import compose
+from flows.messages.compose import compose, compose_all
 from flows.records import Description
 from flows.stages.notify import notify, pause_seconds
 from flows.store import open_store
@@ -37,7 +37,7 @@ class Scripted:
         if self.script and (error := self.script.pop(0)) is not None:
             raise error
         self.taken.append(outgoing)
-        return Receipt(self.name)
+        return Receipt(self.name, reference=f"at {len(self.taken) - 1}")
 
 
 @pytest.fixture
@@ -213,8 +213,9 @@ store = open_store(path, clock=lambda: 1_800_000_000.0)
 
 class Dying:
     pending_deliveries, mark_sending, mark_failed = store.pending_deliveries, store.mark_sending, store.mark_failed
+    told = store.told
 
-    def mark_delivered(self, delivery_id, now):
+    def mark_delivered(self, *_):
         os.kill(os.getpid(), signal.SIGKILL)
 
 url = f"mailto://127.0.0.1:{port}?from=watch@example.org&to=ana@example.com"
@@ -251,3 +252,35 @@ def test_a_pass_that_ends_while_the_chart_is_drawn_is_no_repeat(store, clock, in
     done = notify(store, {"ops": ops}, clock, chart=lambda row: png)
     assert (done.delivered, done.repeats, len(ops.taken)) == (1, 0, 1)
     assert delivery(store, "ops-0")["repeats"] == 0
+
+
+def test_a_channel_is_given_what_it_has_taken_of_the_incident_and_what_was_told_with_it(
+    store, clock, incident, context
+):
+    told = [({**incident, "id": f"i{n}"}, "opened") for n in range(5)]
+    many = compose_all("hero", told, context)[0]
+    one = compose("hero", {**incident, "id": "i3", "resolved_step": 5900.0}, "resolved", context)
+    two = compose("hero", {**incident, "id": "i1", "resolved_step": 5900.0}, "resolved", context)
+    ops = Scripted("ops")
+    for n, message in enumerate((many, one, two)):
+        row = {
+            "delivery_id": f"d{n}", "incident_id": message.thread, "transition": message.transition, "channel": "ops",
+            "message": to_json(message), "message_id": message_id(f"d{n}"),
+        }  # fmt: skip
+        store.save_judgement("hero", upto_batch=0, run_state="{}", states={}, deliveries=[row])
+        clock.now += 60.0
+        notify(store, {"ops": ops}, clock)
+    assert [[told.reference for told in each.before] for each in ops.taken] == [[], ["at 0"], ["at 0", "at 1"]]
+    assert ops.taken[2].before[0].message.incidents == ("i0", "i1", "i2", "i3", "i4")
+    assert [each.message.over for each in ops.taken] == [(), ("i3",), ("i1",)]
+    assert (ops.taken[2].at, ops.taken[2].since, ops.taken[2].again) == (NOW + 180.0, NOW + 120.0, False)
+    assert ops.taken[2].before[0].at == NOW + 60.0
+
+
+def test_a_second_attempt_says_that_the_first_may_have_arrived(store, clock, incident, context):
+    put(store, incident, context, "ops")
+    ops = Scripted("ops", DeliveryFailed("no answer"))
+    notify(store, {"ops": ops}, clock)
+    clock.now += 30.0
+    notify(store, {"ops": ops}, clock)
+    assert [each.again for each in ops.taken] == [True]

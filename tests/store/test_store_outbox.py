@@ -1,3 +1,4 @@
+import json
 from datetime import datetime
 
 import pytest
@@ -71,3 +72,18 @@ def test_deliveries_can_be_asked_for_by_run_and_an_unknown_one_is_an_error(outbo
     assert ids(outbox, run="other") == []
     with pytest.raises(LookupError, match="no delivery 'd9'"):
         outbox.mark_delivered("d9", 1.0)
+
+
+def test_a_receipt_is_kept_and_found_by_any_incident_that_the_message_told_of(store):
+    def told(name, thread, incidents):
+        text = json.dumps({"incidents": incidents})
+        return {**DELIVERIES[0], "delivery_id": name, "incident_id": thread, "message": text}
+
+    rows = [told("a", "i1", ["i1", "i2"]), told("b", "i3", ["i3"]), {**told("c", "i2", []), "message": "no JSON"}]
+    store.save_judgement("hero", upto_batch=0, run_state="", states={}, deliveries=rows)
+    for at, name in enumerate("abc"):
+        store.mark_delivered(name, 10.0 + at, f"ts-{name}")
+    assert [each["receipt"] for each in store.told("hero", "folder", ["i2"])] == ["ts-a", "ts-c"]
+    assert [each["receipt"] for each in store.told("hero", "folder", ["i3", "i1"])] == ["ts-a", "ts-b"]
+    assert store.told("hero", "other", ["i1"]) == store.told("other", "folder", ["i1"]) == []
+    assert store.told("hero", "folder", ["i"]) == []
