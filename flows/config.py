@@ -21,6 +21,7 @@ from flows.sections import (
     CheckSection,
     MixtureSection,
     PatternSection,
+    PhoneSection,
     PlanSection,
     RecordSection,
     RoleSection,
@@ -47,6 +48,7 @@ class Config(Section):
     check: tuple[CheckSection, ...] = ()
     pattern: tuple[PatternSection, ...] = ()
     record: RecordSection = RecordSection()
+    phone: PhoneSection | None = None
     path: Path = Field(default=Path(FILE), exclude=True)
 
     @model_validator(mode="after")
@@ -157,6 +159,7 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
         "check": CheckSection,
         "pattern": PatternSection,
         "record": RecordSection,
+        "phone": PhoneSection,
     }
     names = [part for part in location if isinstance(part, str)]
     inner = next((model for name, model in _INNER.items() if name in names), None)
@@ -183,7 +186,7 @@ def _absolute(config: Config, path: Path) -> Config:
     )
     channels = tuple(
         each.model_copy(update={"url": SecretStr(f"folder:{_from(folder, url[7:].removeprefix('//'))}")})
-        if (url := each.url.get_secret_value()).startswith("folder:")
+        if each.url is not None and (url := each.url.get_secret_value()).startswith("folder:")
         else each
         for each in config.channel
     )

@@ -62,5 +62,15 @@ def holds_secret(url: str) -> bool:
     return parts.password is not None or any(_TELLING.search(key) for key, _ in named)
 
 
+def _secret(value: object) -> object:
+    if isinstance(value, str) and value.partition(":")[0] not in ("env", "file"):
+        raise ValueError("a secret stands in plain text here; write env:NAME or file:/path, and keep it there")
+    found = _address(value)
+    if not isinstance(found, SecretStr) or not found.get_secret_value():
+        raise ValueError("is empty; put the secret where it says")
+    return found
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Address = Annotated[SecretStr, BeforeValidator(_address)]
+Secret = Annotated[SecretStr, BeforeValidator(_secret)]  # only by env:NAME or file:/path

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from detectors.bounds import Bound
-from flows.channels.catalogue import open_channel
+from flows.channels.catalogue import open_configured
 from flows.channels.contract import Channel
 from flows.channels.heartbeat import ping
 from flows.config import Config
@@ -86,8 +86,7 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
     channels = {
         each.name: channel
         for each in config.channel
-        if (channel := report.attempt(f"channel {each.name}", "open", partial(_channel, each.name, each.url)))
-        is not None
+        if (channel := report.attempt(f"channel {each.name}", "open", partial(open_configured, each))) is not None
     }
     house = _House(config, channels, clock, call, report)
     store = report.attempt("store", "open", partial(open_configured_store, config, clock), call)
@@ -121,10 +120,6 @@ def open_run(config: Config, run: RunSection) -> list[Source]:
             raise BadConfig(f"{config.path}: segment {each.label} of run {run.label} holds {len(found)} runs ({names})")
         parts.append(Segment(each.label, found[0], each.first, each.last, each.parent, each.reason))
     return [Chain(run.label, parts)]
-
-
-def _channel(name: str, url: Any) -> Channel:
-    return open_channel(name, url.get_secret_value())
 
 
 def _watch_entry(house: _House, store: Store, run: RunSection) -> None:

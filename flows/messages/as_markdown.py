@@ -12,15 +12,20 @@ _AT_START = re.compile(r"^(\s*)([-+=]|\d+[.)])")
 def as_markdown(message: Message, *, full: bool = False) -> str:
     """The chat form, or with `full` everything."""
     blocks = (*message.blocks, *message.more) if full else message.blocks
-    return "\n".join(line for block in blocks for line in _lines(block))
+    return "\n".join(line for block in blocks for line in lines_of(block))
 
 
 def escape(text: str) -> str:
     """One line that Markdown shows as it stands and that calls nobody."""
     escaped = _SPECIAL.sub(r"\\\1", plain(text))
     escaped = _AT_START.sub(lambda m: f"{m[1]}{m[2][:-1]}\\{m[2][-1]}", escaped)
-    escaped = re.sub(r"(?i)\b(https?|ftp)://", lambda m: f"{m[1]}:\u2060//", escaped)  # a name is no link
-    return quiet(escaped).replace("\\<", "\\<\u2060")
+    return inert(escaped).replace("\\<", "\\<\u2060")
+
+
+def inert(text: str) -> str:
+    """What chats and GitHub make of plain text is not made of it: no link, no issue, no call."""
+    text = re.sub(r"(?i)#(?=\d)|GH-(?=\d)", lambda m: f"{m[0]}\u2060", text)
+    return quiet(re.sub(r"(?i)\b(https?|ftp)://", lambda m: f"{m[1]}:\u2060//", text))
 
 
 def code(text: str) -> list[str]:
@@ -34,7 +39,8 @@ def code(text: str) -> list[str]:
     return [f"{mark}{pad}{lines[0]}{pad}{mark}"] if text.strip() else []
 
 
-def _lines(block: Block) -> list[str]:
+def lines_of(block: Block) -> list[str]:
+    """One block, a line each; nothing for a picture, which travels as an attachment."""
     shown: list[str] = []
     match block:
         case Header(text):

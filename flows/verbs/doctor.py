@@ -173,13 +173,13 @@ def _check(config: Config, check: CheckSection) -> Iterator[Finding]:
 
 
 def _channels(config: Config) -> Iterator[Finding]:
-    from flows.channels.catalogue import open_channel
+    from flows.channels.catalogue import open_configured
 
     if not config.channel:
         yield Finding("channels", UNCHECKED, "none configured: alerts stay in the store")
     for each in config.channel:
         try:
-            open_channel(each.name, each.url.get_secret_value())
+            open_configured(each)
         except WatchkeeperError as error:
             yield Finding(f"channel {each.name}", BROKEN, str(error))
         else:

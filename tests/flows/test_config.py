@@ -221,3 +221,65 @@ def test_segments_of_a_run_are_called_by_what_is_written_and_found_beside_the_fi
 )
 def test_what_is_wrong_with_a_segment_is_told(tmp_path: Path, text: str, said: str) -> None:
     assert problems(tmp_path, text) == [said]
+
+
+def channel_file(tmp_path, text):
+    path = tmp_path / "watchkeeper.toml"
+    path.write_text(f'[[channel]]\nname = "ops"\n{text}\n')
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "channel[1]: url missing; a channel without a service needs url"),
+        ('service = "slack"\nto = "C1"', "token missing; service slack needs token and to"),
+        ('service = "slack"\nto = "C1"\ntoken = "xoxb-1234"', "channel[1].token: a secret stands in plain text here"),
+        ('service = "discord"\nurl = "https://discord.com/api/webhooks/1/x"', "the url of discord is a secret"),
+        ('service = "teams"\nurl = "env:PAGER_SECRET"\nto = "x"', "service teams has no use for to"),
+        ('service = "pager"\ntoken = "env:PAGER_SECRET"', "channel[1].service: input should be"),
+        ('service = "github"\ntoken = "env:PAGER_SECRET"\nto = "a/b#1"\nack_link = true', "ack_link on an issue"),
+        ('service = "opsgenie"\ntoken = "env:NOT_THERE"', "the environment variable NOT_THERE is not set"),
+        ('url = "folder:x"\n[phone]\nsecret = "env:PAGER_SHORT"', "secret has less than 16 characters"),
+        ('url = "folder:x"\n[phone]\nsecret = "env:PAGER_SECRET"\nlisten = "8787"', "listen '8787' is no address"),
+        ('url = "folder:x"\n[phone]\nsecret = "env:PAGER_SECRET"\nurl = "ftp://x"', "must begin with https://"),
+    ],
+)
+def test_what_is_wrong_with_a_channel_is_told_without_its_secret(tmp_path, monkeypatch, text, words):
+    monkeypatch.setenv("PAGER_SECRET", "https://a.example/0123456789abcdef")
+    monkeypatch.setenv("PAGER_SHORT", "0123")
+    with pytest.raises(BadConfig) as told:
+        load_config(channel_file(tmp_path, text))
+    assert words in str(told.value)
+    assert "0123456789abcdef" not in str(told.value) and "xoxb" not in str(told.value)
+
+
+def test_a_channel_of_every_service_is_opened_from_the_file(tmp_path, monkeypatch):
+    from flows.channels.catalogue import open_configured
+
+    monkeypatch.setenv("PAGER_SECRET", "https://a.example/0123456789abcdef")
+    kinds = {
+        "Slack": 'service = "slack"\nto = "C1"\ntoken = "env:PAGER_SECRET"',
+        "Discord": 'service = "discord"\nurl = "env:PAGER_SECRET"\nto = "forum"',
+        "Teams": 'service = "teams"\nurl = "env:PAGER_SECRET"',
+        "GitHub": 'service = "github"\nto = "ana/hero#7"\ntoken = "env:PAGER_SECRET"',
+        "PagerDuty": 'service = "pagerduty"\ntoken = "env:PAGER_SECRET"\nseverities = {S2 = "info"}',
+        "Opsgenie": 'service = "opsgenie"\ntoken = "env:PAGER_SECRET"\nurl = "https://api.eu.opsgenie.com"',
+        "Alertmanager": 'service = "alertmanager"\nurl = "http://127.0.0.1:9093"',
+        "Webhook": 'service = "webhook"\nurl = "https://a.example/hook"\ntoken = "env:PAGER_SECRET"',
+        "Folder": 'url = "folder:alerts"',
+    }
+    for kind, text in kinds.items():
+        (section,) = load_config(channel_file(tmp_path, text)).channel
+        channel = open_configured(section)
+        assert type(channel).__name__ == kind
+        assert "0123456789abcdef" not in repr(channel) + repr(section)
+
+
+def test_a_word_that_the_pager_does_not_have_is_refused(tmp_path, monkeypatch):
+    from flows.channels.catalogue import open_configured
+
+    monkeypatch.setenv("PAGER_SECRET", "0123456789abcdef")
+    text = 'service = "pagerduty"\ntoken = "env:PAGER_SECRET"\nseverities = {S2 = "loud"}'
+    with pytest.raises(BadConfig, match="severities: loud: it is critical, error, info, warning"):
+        open_configured(load_config(channel_file(tmp_path, text)).channel[0])
