@@ -34,6 +34,7 @@ from flows.stages.announce import announcer, tell_owed
 from flows.stages.beside import Reference
 from flows.stages.bounds import Watched
 from flows.stages.gather import Terms
+from flows.stages.firing import keep_firing, tell_in_hand
 from flows.stages.judge import Announce, Judged, judge, tell
 from flows.stages.notify import notify
 from flows.stages.past import Answers
@@ -162,6 +163,8 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
                     house.judged[name] = run, judged.samples > 0
                     owing = partial(tell_owed, store, name, _least(house, name), clock=house.clock)
                     house.report.changes += house.report.attempt(owner, "owed", owing) or []
+                    hand = partial(tell_in_hand, store, name, house.channels, _least(house, name), house.clock)
+                    house.report.attempt(owner, "in hand", hand)
                 lease.renew()
             _send(house, store, owner, name, lease)
 
@@ -171,6 +174,11 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
 def _send(house: _House, store: Store, owner: str, name: str, lease: Lease) -> None:
     work = partial(notify, store, house.channels, house.clock, chart_of(store), name)
     house.report.attempt(owner, "notify", work, house.call)
+    for channel in _least(house, name):
+        keeper: Any = house.channels.get(channel)
+        if hasattr(keeper, "keep"):
+            kept = partial(keep_firing, store, name, channel, keeper, house.clock)
+            house.report.attempt(f"channel {channel}", "keep", kept)
     if house.config.watch.out is not None:
         lease.renew()
         house.report.attempt(owner, "publish", partial(_publish, house, store, name), house.call)

@@ -8,7 +8,7 @@ kill cannot be told from a first one there, and stands twice.
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from flows.channels.calls import Answer, Service
 from flows.channels.contract import Outgoing, Receipt, TryLater
@@ -24,6 +24,7 @@ _EDITED_ONLY = frozenset({"acknowledged"})
 class Discord:
     """A webhook's address, which is a secret. `forum`: its channel is a forum, where each incident is a post."""
 
+    takes_acks: ClassVar[bool] = True  # to hear that somebody has it rings nobody
     name: str
     address: str = field(repr=False)
     forum: bool = False

@@ -8,7 +8,7 @@ that may have arrived the comment is first looked for, by a hidden mark.
 import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from flows.channels.calls import Service
 from flows.channels.contract import Outgoing, Receipt, TryLater
@@ -27,6 +27,7 @@ LOUD = frozenset({"escalated", "reopened", "still", "resolved"})
 class GitHub:
     """An issue, `owner/repository` and its number, and a token that may write comments there."""
 
+    takes_acks: ClassVar[bool] = True  # to hear that somebody has it rings nobody
     name: str
     repository: str
     issue: int

@@ -6,7 +6,7 @@ there and wakes nobody, so an incident that grows worse closes its alert and cre
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from flows.channels.calls import Service
@@ -26,6 +26,7 @@ MOST_DETAILS = 7000  # of 8,000 characters in all details together
 class Opsgenie:
     """The key of an API integration; `severities` says which of ours is which priority."""
 
+    takes_acks: ClassVar[bool] = True  # to hear that somebody has it rings nobody
     name: str
     key: str = field(repr=False)
     severities: Mapping[str, str] = field(default_factory=dict)

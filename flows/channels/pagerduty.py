@@ -7,7 +7,7 @@ only logged there and wakes nobody, so an incident that grows worse ends its pag
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from flows.channels.calls import Service
 from flows.channels.contract import Outgoing, Receipt
@@ -24,6 +24,7 @@ WORDS = frozenset({"critical", "error", "warning", "info"})
 class PagerDuty:
     """The integration key of a service there; `severities` says which of ours is which of theirs."""
 
+    takes_acks: ClassVar[bool] = True  # to hear that somebody has it rings nobody
     name: str
     key: str = field(repr=False)
     severities: Mapping[str, str] = field(default_factory=dict)

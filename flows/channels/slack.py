@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from flows.channels.calls import Service
 from flows.channels.contract import Outgoing, Receipt, TryLater
@@ -45,6 +45,7 @@ class _Said(UndeliverableError):
 class Slack:
     """A channel by its id (or #name), and the token of an app that may write there."""
 
+    takes_acks: ClassVar[bool] = True  # to hear that somebody has it rings nobody
     name: str
     channel: str
     token: str = field(repr=False)

@@ -3,6 +3,7 @@
 A message of many incidents opens one thread, or one page, for all of them. It is over when the last of them is.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flows.channels.contract import Outgoing, Told
@@ -46,7 +47,7 @@ def page_of(outgoing: Outgoing) -> Page:
     message, first = outgoing.message, opening(outgoing)
     key = first.reference if first is not None else message.thread
     told = [each.message for each in outgoing.before if each.reference == key]
-    was, left = _open(told), _open([*told, message])
+    was, left = left_of(told), left_of([*told, message])
     if message.transition == "acknowledged":
         mine = key in named(message)  # of many, the gravest gave the page its key
         return Page(("acknowledge" if mine else "update") if was else "none", key, left)
@@ -65,7 +66,8 @@ def ended(message: Message) -> frozenset[str]:
     return frozenset(named(message) if whole else message.over)
 
 
-def _open(told: list[Message]) -> frozenset[str]:
+def left_of(told: Iterable[Message]) -> frozenset[str]:
+    """The incidents that go on after these messages, oldest first."""
     left: set[str] = set()
     for message in told:
         left |= set(named(message)) if message.transition in FIRING else set()

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from flows.channels.calls import Service
 from flows.channels.contract import Outgoing, Receipt
@@ -26,6 +26,7 @@ SCHEMA = "watchkeeper.alert/1"
 class Webhook:
     """The address, and the secret that both sides know ("" signs nothing)."""
 
+    takes_acks: ClassVar[bool] = True  # to hear that somebody has it rings nobody
     name: str
     address: str = field(repr=False)
     secret: str = field(default="", repr=False)

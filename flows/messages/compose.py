@@ -20,6 +20,7 @@ _WORDS = {
     "lowered": "Less severe: ",
     "resolved": "Resolved: ",
     "still": "Still open: ",
+    "acknowledged": "In hand: ",
 }
 
 

@@ -168,15 +168,16 @@ def _outgoing(row: Mapping[str, Any], picture: bytes | None, at: _Pass) -> Outgo
 def told_before(outbox: Outbox, run: str, channel: str, message: Message) -> tuple[Told, ...]:
     """What a channel has taken of the incidents of a message, and of those that were told of in the same breath."""
     ids = {message.thread, *message.incidents}
-    near = _told(outbox.told(run, channel, sorted(ids)))
+    near = told(outbox.told(run, channel, sorted(ids)))
     wider = ids.union(*({each.message.thread, *each.message.incidents} for each in near))
-    return tuple(near if wider == ids else _told(outbox.told(run, channel, sorted(wider))))
+    return tuple(near if wider == ids else told(outbox.told(run, channel, sorted(wider))))
 
 
-def _told(rows: Iterable[Mapping[str, Any]]) -> list[Told]:
+def told(rows: Iterable[Mapping[str, Any]]) -> list[Told]:
+    """What a channel has taken, from the rows of the outbox; one that cannot be read is passed over."""
     kept = []
     for row in rows:
-        with suppress(ValueError):  # one that cannot be read is no message that could be gone on from
+        with suppress(ValueError):
             kept.append(Told(from_json(row["message"]), row["receipt"], seconds(row["delivered_at"])))
     return kept
 

@@ -73,6 +73,16 @@ def told(
     )
 
 
+def known(connection: duckdb.DuckDBPyConnection, delivery_ids: Sequence[str]) -> set[str]:
+    """Which of these are in the outbox, whatever became of them."""
+    found = execute(
+        connection,
+        "SELECT delivery_id FROM deliveries WHERE list_contains($ids, delivery_id)",
+        {"ids": list(delivery_ids)},
+    )
+    return {name for (name,) in found}
+
+
 def failing(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """channel, error, dead, count: channels whose newest word is a failure, `dead` messages being lost for good."""
     return rows(

@@ -232,6 +232,11 @@ class Store:
             at = None if next_try_at is None else timestamp(next_try_at)
             outbox.mark_failed(connection, delivery_id, error, at)
 
+    def known_deliveries(self, delivery_ids: Sequence[str]) -> set[str]:
+        """Which of these are in the outbox, whatever became of them."""
+        with self._database.reading() as connection:
+            return outbox.known(connection, delivery_ids)
+
     def failing_channels(self) -> list[dict[str, Any]]:
         """channel, error, dead, count: channels to which nothing has got through since these messages failed."""
         with self._database.reading() as connection:

@@ -1,0 +1,99 @@
+"""From a growing log to a page and back: PagerDuty, Alertmanager and Slack at home."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import services
+from services import SECRET
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.config import load_config
+from flows.store import open_store
+from flows.wiring import one_pass
+
+WriteLog = Callable[..., None]
+
+
+class Night:
+    """A run that is watched by three services, and its clock."""
+
+    def __init__(self, folder: Path, write_log: WriteLog) -> None:
+        self.folder, self.write, self.now = folder, write_log, 1_900_000_000.0
+        self.pager, self.prometheus, self.slack = services.PagerDuty(), services.Alertmanager(), services.Slack()
+        places = {
+            "pager": f'service = "pagerduty"\ntoken = "env:PAGES"\nurl = "{self.pager.address}"',
+            "prometheus": f'service = "alertmanager"\nurl = "{self.prometheus.address}"',
+            "team": f'service = "slack"\nto = "C1"\ntoken = "env:PAGES"\nurl = "{self.slack.address}"',
+        }
+        channels = "".join(f'[[channel]]\nname = "{name}"\n{text}\n' for name, text in places.items())
+        (folder / "watchkeeper.toml").write_text(f'[[run]]\nsource = "a.jsonl"\n{channels}')
+        self.config = load_config(folder / "watchkeeper.toml")
+        write_log(folder / "a.jsonl", 0, 300)
+        write_log(folder / "a.jsonl", 300, 310, lambda step: float("nan"))
+
+    def watch(self) -> Any:
+        self.now += 60.0
+        return one_pass(self.config, clock=lambda: self.now)
+
+    def close(self) -> None:
+        for each in (self.pager, self.prometheus, self.slack):
+            each.close()
+            assert each.problems == []
+
+
+@pytest.fixture
+def night(tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
+    monkeypatch.setenv("PAGES", SECRET)
+    monkeypatch.setattr("flows.wiring.chart_of", lambda store: None)  # what is drawn is tested elsewhere
+    made = Night(tmp_path, write_log)
+    monkeypatch.setattr("time.time", lambda: made.now)
+    yield made
+    made.close()
+
+
+def test_a_page_rings_is_taken_in_hand_and_ends(night: Night) -> None:
+    assert night.watch().good
+    incident = open_store(night.config.store.url, clock=lambda: night.now).incidents()[0]["incident_id"]
+    assert (night.pager.pages, night.pager.rung) == ({incident: "triggered"}, [incident])
+    assert "loss became NaN" in night.slack.texts()[0]
+
+    environment = {"WATCHKEEPER_STORE": str(night.config.store.url)}
+    CliRunner().invoke(app, ["incidents", "ack", incident, "--who", "ana"], env=environment, catch_exceptions=False)
+    assert night.watch().good and night.watch().good
+    assert night.pager.pages == {incident: "acknowledged"}
+    assert [call[1] for call in night.slack.calls] == ["/chat.postMessage", "/chat.update"]  # edited once, told nobody
+    assert "In hand: loss became NaN" in night.slack.texts()[0] and "in charge: ana" in night.slack.texts()[0]
+
+    night.write(night.folder / "a.jsonl", 310, 1200)
+    assert night.watch().good
+    assert night.pager.pages == {}
+    assert [each.get("thread_ts") for each in night.slack.messages.values()] == [None, "1700000000.000000"]
+    assert night.prometheus.firing("2030-03-17T17:51:00.000+00:00") == []
+
+
+def test_what_fires_is_told_to_alertmanager_in_every_pass_until_it_is_over(night: Night) -> None:
+    for _ in range(3):
+        assert night.watch().good
+    (labels,) = night.prometheus.firing("2030-03-18T17:00:00.000+00:00")  # it holds for hours without a watch
+    assert (labels["alertname"], labels["run"], labels["severity"]) == ("watchkeeper", "a", "critical")
+    assert len(night.prometheus.calls) == 4  # sent and kept in the first pass
+    night.prometheus.alerts.clear()  # it was started anew
+    assert night.watch().good
+    assert len(night.prometheus.firing("2030-03-18T17:00:00.000+00:00")) == 1
+    night.write(night.folder / "a.jsonl", 310, 1200)
+    night.watch()
+    calls = len(night.prometheus.calls)
+    assert night.prometheus.firing("2030-03-17T17:52:00.000+00:00") == []
+    night.watch()
+    assert len(night.prometheus.calls) == calls
+
+
+def test_an_alertmanager_that_is_down_is_shown_and_holds_up_nothing(night: Night) -> None:
+    night.prometheus.script = [(503, {}, b"")] * 2
+    report = night.watch()
+    assert not report.good and not report.blind
+    assert {each.owner for each in report.failures} == {"channel prometheus"}
+    assert night.pager.rung and night.slack.count() == 1
