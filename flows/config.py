@@ -64,6 +64,13 @@ class Config(Section):
                 raise ValueError(f"two entries [[{what}]] are called {', '.join(twice)}; give each its own name")
         return self
 
+    @model_validator(mode="after")
+    def _reachable(self) -> "Config":
+        linked = [each.name for each in self.channel if each.ack_link]
+        if linked and (self.phone is None or not self.phone.url):
+            raise ValueError(f"channel {linked[0]} has ack_link; it needs [phone] with its url and secret")
+        return self
+
     def roles_of(self, run: RunSection) -> dict[str, dict[str, str]]:
         """The overrides for one run: its own before those for all."""
         merged = {**run.roles, **{name: role for name, role in self.roles.items() if name not in run.roles}}

@@ -29,12 +29,14 @@ from flows.sources.grammar import UserPattern
 from flows.sources.lineage import Chain, Segment
 from flows.sources.roles import role_of
 from flows.stages import checks, selfcheck
+from flows.stages.acklink import linking
 from flows.stages.against import Against
 from flows.stages.announce import announcer, tell_owed
 from flows.stages.beside import Reference
 from flows.stages.bounds import Watched
 from flows.stages.gather import Terms
 from flows.stages.firing import keep_firing, tell_in_hand
+from flows.stages.firing import keep_firing, keepers, tell_in_hand
 from flows.stages.judge import Announce, Judged, judge, tell
 from flows.stages.notify import notify
 from flows.stages.past import Answers
@@ -172,13 +174,12 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
 
 
 def _send(house: _House, store: Store, owner: str, name: str, lease: Lease) -> None:
-    work = partial(notify, store, house.channels, house.clock, chart_of(store), name)
+    link = linking(house.config.phone, {each.name for each in house.config.channel if each.ack_link})
+    work = partial(notify, store, house.channels, house.clock, chart_of(store), name, link)
     house.report.attempt(owner, "notify", work, house.call)
-    for channel in _least(house, name):
-        keeper: Any = house.channels.get(channel)
-        if hasattr(keeper, "keep"):
-            kept = partial(keep_firing, store, name, channel, keeper, house.clock)
-            house.report.attempt(f"channel {channel}", "keep", kept)
+    for channel, keeper in keepers(house.channels, _least(house, name)):
+        kept = partial(keep_firing, store, name, channel, keeper, house.clock)
+        house.report.attempt(f"channel {channel}", "keep", kept)
     if house.config.watch.out is not None:
         lease.renew()
         house.report.attempt(owner, "publish", partial(_publish, house, store, name), house.call)

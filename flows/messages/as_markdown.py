@@ -2,7 +2,7 @@
 
 import re
 
-from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Link, Message, Paragraph
+from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Link, Message, Paragraph, side_by_side
 from flows.messages.plain import plain, quiet
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
@@ -12,7 +12,12 @@ _AT_START = re.compile(r"^(\s*)([-+=]|\d+[.)])")
 def as_markdown(message: Message, *, full: bool = False) -> str:
     """The chat form, or with `full` everything."""
     blocks = (*message.blocks, *message.more) if full else message.blocks
-    return "\n".join(line for block in blocks for line in lines_of(block))
+    return "\n".join(line for group in side_by_side(blocks) for line in _row([lines_of(block) for block in group]))
+
+
+def _row(shown: list[list[str]]) -> list[str]:
+    """One block's lines, or several links in one."""
+    return shown[0] if len(shown) == 1 else [" | ".join(line for lines in shown for line in lines)]
 
 
 def escape(text: str) -> str:

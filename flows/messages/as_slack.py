@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from flows.messages.as_text import as_text
-from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Link, Message, Paragraph
+from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Link, Message, Paragraph, side_by_side
 from flows.messages.plain import cut
 
 MOST_BLOCKS = 45  # Slack takes 50
@@ -17,7 +17,7 @@ MOST_TOGETHER = 12_000  # of 13,200 in all blocks of a message, where Slack says
 def as_slack(message: Message, *, full: bool = False) -> list[dict[str, Any]]:
     """Payloads for chat.postMessage or a webhook, several when one cannot hold it; `text` is the notification line."""
     blocks = (*message.blocks, *message.more) if full else message.blocks
-    shown = [kit for block in blocks for kit in _kit(block)]
+    shown = [kit for group in side_by_side(blocks) for kit in _row([_kit(block) for block in group])]
     text = escape(cut(as_text(message).split("\n")[0], 300))
     return [{"text": text, "mrkdwn": False, "unfurl_links": False, "blocks": page} for page in _pages(shown)]
 
@@ -41,6 +41,14 @@ def _pages(shown: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def escape(text: str) -> str:
     """Text for a field that Slack parses: its three control characters as entities."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _row(shown: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """One block's kit, or several links in one section."""
+    if len(shown) == 1:
+        return shown[0]
+    links = [kit["elements"][0]["elements"] for kits in shown for kit in kits]
+    return _sections([part for index, each in enumerate(links) for part in ([_span(" | ")] if index else []) + each])
 
 
 def _kit(block: Block) -> list[dict[str, Any]]:

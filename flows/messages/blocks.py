@@ -1,7 +1,9 @@
 """What a message is made of, whatever service carries it. Text is always plain: no block holds a control character."""
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
 from flows.messages.plain import plain, plain_lines
@@ -105,6 +107,13 @@ class Message:
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", plain(self.title))
         object.__setattr__(self, "run", plain(self.run))
+
+
+def side_by_side(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Each block alone, but links that follow each other together: a chat has room for 12 lines."""
+    for linked, each in groupby(blocks, key=lambda block: isinstance(block, Link)):
+        group = list(each)
+        yield from [group] if linked else ([block] for block in group)
 
 
 def to_json(message: Message) -> str:

@@ -23,6 +23,12 @@ class Keeper(Protocol):
         """Tell once more that it fires."""
 
 
+def keepers(channels: Mapping[str, Channel], names: Iterable[str]) -> list[tuple[str, Keeper]]:
+    """Those of the channels that must be told again, by name."""
+    found: list[tuple[str, Any]] = [(name, channels[name]) for name in names if name in channels]
+    return [(name, channel) for name, channel in found if hasattr(channel, "keep")]
+
+
 def keep_firing(store: Store, run: str, name: str, keeper: Keeper, clock: Callable[[], float]) -> int:
     """Tell one channel again of every open page of a run; returns how many. Raises what the channel raises."""
     ids = [row["incident_id"] for row in store.open_incidents(run)]

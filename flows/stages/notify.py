@@ -7,13 +7,13 @@ before the mark: a kill meanwhile leaves no such attempt. Nothing transient is e
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from flows.channels.contract import Channel, Outgoing, Told, message_id, thread_id
 from flows.errors import DeliveryFailed, PermanentError, TransientError
-from flows.messages.blocks import Header, Message, Paragraph, from_json
+from flows.messages.blocks import Header, Link, Message, Paragraph, from_json
 from flows.messages.plain import plain
 
 FIRST_PAUSE_SECONDS = 30.0
@@ -55,6 +55,7 @@ class Notified:
 
 
 Drawing = Callable[[Mapping[str, Any]], bytes | None]
+Linking = Callable[[str, Message, float], Link | None]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class _Pass:
     channels: Mapping[str, Channel]
     clock: Callable[[], float]
     chart: Drawing | None
+    link: Linking | None
     done: Notified
 
 
@@ -72,9 +74,11 @@ def notify(
     clock: Callable[[], float],
     chart: Drawing | None = None,
     run: str | None = None,
+    link: Linking | None = None,
 ) -> Notified:
     """Send what is due, of one run or of all. `chart` makes the PNG of a delivery row, or gives None.
 
+    `link` gives what a message to a channel is given on its way only (it may be a secret), by channel, message and time.
     An alert goes out without its chart rather than not at all. A channel that fails transiently is left alone for the
     rest of this pass, so that it holds up none of the others.
     """
@@ -83,7 +87,7 @@ def notify(
     for row in sorted(outbox.pending_deliveries(clock(), run), key=_turn):
         if row["channel"] in resting:
             continue
-        at = _Pass(outbox, channels, clock, chart, done)
+        at = _Pass(outbox, channels, clock, chart, link, done)
         picture = _picture(row, at)
         outbox.mark_sending(row["delivery_id"], clock())
         done.repeats += row.get("sending_since") is not None
@@ -152,13 +156,14 @@ def _picture(row: Mapping[str, Any], at: _Pass) -> bytes | None:
 
 
 def _outgoing(row: Mapping[str, Any], picture: bytes | None, at: _Pass) -> Outgoing:
-    message = _message(row)
+    message, now = _message(row), at.clock()
+    link = at.link(row["channel"], message, now) if at.link is not None else None
     return Outgoing(
-        message,
+        message if link is None else replace(message, blocks=(*message.blocks, link)),
         row.get("message_id") or message_id(row["delivery_id"]),
         thread_id(message.thread),
         picture,
-        at=at.clock(),
+        at=now,
         since=seconds(row["created_at"]),
         again=row["attempts"] > 1,
         before=told_before(at.outbox, row["run"], row["channel"], message),

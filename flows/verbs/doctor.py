@@ -1,6 +1,7 @@
 """`watchkeeper doctor`: what is configured, reachable, stale or not checked, and why. It sends and changes nothing."""
 
 import difflib
+import http.client
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import typer
 
 from flows.config import Config, load_config
 from flows.errors import WatchkeeperError
-from flows.sections import CheckSection, RunSection
+from flows.sections import CheckSection, PhoneSection, RunSection
 from flows.serving import configured_api, home_beside, is_healthy, running
 from flows.telemetry import off
 from flows.verbs.watch import ConfigOption
@@ -64,6 +65,8 @@ def examine(config: Config) -> Iterator[Finding]:
     for check in config.check:
         yield from _tried(f"check {check.label}", lambda check=check: _check(config, check))  # type: ignore[misc]
     yield from _channels(config)
+    if config.phone is not None:
+        yield _phone(config.phone)
     yield _prefect(config)
     if config.watch.heartbeat_url is None:
         yield Finding("heartbeat", UNCHECKED, "none configured: nobody notices when the watch itself dies")
@@ -186,6 +189,22 @@ def _channels(config: Config) -> Iterator[Finding]:
             yield Finding(
                 f"channel {each.name}", OK, f"from {each.min_severity} on; can be opened (doctor sends nothing)"
             )
+
+
+def _phone(phone: PhoneSection) -> Finding:
+    """Whether the endpoint answers here; whether a phone reaches it from outside cannot be seen from here."""
+    host, port = phone.address
+    line = http.client.HTTPConnection(host, port, timeout=5)
+    try:
+        line.request("GET", "/health")
+        answers = line.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        answers = False
+    finally:
+        line.close()
+    if not answers:
+        return Finding("phone", UNCHECKED, f"nothing answers on {phone.listen}; `watchkeeper serve` starts it")
+    return Finding("phone", OK, f"answers on {phone.listen}; links lead to {phone.url or 'nowhere (no phone.url)'}")
 
 
 def _prefect(config: Config) -> Finding:

@@ -117,17 +117,10 @@ def incident_row(kept: "Store", incident_id: str) -> dict[str, Any]:
 def _do(kept: "Store", incident_id: str, done: Operation) -> None:
     from flows.messages.document import operation_doc
     from flows.messages.facts import operation
-    from flows.stages.document import last_step
+    from flows.stages.act import act
 
     row = incident_row(kept, incident_id)
-    run, name = row["run"], row["incident_id"]
-    step, severity = last_step(kept, run), row["severity"]
-    if done.until_step is not None and done.until_step <= step:
-        raise BadConfig(f"--until-step {done.until_step:,.15g}: run {run} is at step {step:,.15g} already.")
-    known = len(kept.findings(run, name))
-    done = replace(done, run=run, incident_id=name, step=step, severity=severity, findings=known)
-    kept.operate(done)
-    print(f"{name}: {operation(operation_doc(done))}")  # noqa: T201
+    print(f"{row['incident_id']}: {operation(operation_doc(act(kept, row, done)))}")  # noqa: T201
 
 
 def who_is(given: str | None) -> str:

@@ -38,6 +38,8 @@ def supervise(config: Config) -> None:
     api = configured_api()
     server = new_server(home) if api is None else None
     runner: Popen[bytes] | None = None
+    phone: Popen[bytes] | None = None
+    phone_due = 0.0
     pause, started = FIRST_PAUSE_SECONDS, 0.0
     try:
         if server is None:
@@ -51,7 +53,15 @@ def supervise(config: Config) -> None:
                     time.sleep(pause)
                     steady = time.monotonic() - started > STEADY_SECONDS
                     pause = FIRST_PAUSE_SECONDS if steady else min(2 * pause, LONGEST_PAUSE_SECONDS)
-                runner, started = _runner(config, server), time.monotonic()
+                runner, started = _child("runner", config, server), time.monotonic()
+            if (
+                config.phone is not None
+                and time.monotonic() >= phone_due
+                and (phone is None or phone.poll() is not None)
+            ):
+                if phone is not None:
+                    say(f"the endpoint for phones ended (status {phone.returncode}, see {home}/phone.log); again")
+                phone, phone_due = _child("phone", config, server), time.monotonic() + LONGEST_PAUSE_SECONDS
             time.sleep(0.5)
     except Stop as asked:
         say(f"{asked}: stopping")
@@ -59,8 +69,9 @@ def supervise(config: Config) -> None:
         # a second signal must not leave a child behind
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
-        if runner is not None:
-            end(runner)
+        for child in (runner, phone):
+            if child is not None:
+                end(child)
         if server is not None:
             server.stop()
 
@@ -81,11 +92,12 @@ def bring_up(server: Server) -> None:
     say(f"the Prefect server {'is up again' if again else 'is up'}: {server.api.removesuffix('/api')}")
 
 
-def _runner(config: Config, server: Server | None) -> Popen[bytes]:
+def _child(name: str, config: Config, server: Server | None) -> Popen[bytes]:
+    """flows.runner or flows.phone; its words go to a log in the home."""
     home = home_beside(config.store.url)
     home.mkdir(parents=True, exist_ok=True)
-    with (home / "runner.log").open("wb") as log:
-        return spawn([sys.executable, "-m", "flows.runner", str(config.path)], _environment(server, config), log)
+    with (home / f"{name}.log").open("wb") as log:
+        return spawn([sys.executable, "-m", f"flows.{name}", str(config.path)], _environment(server, config), log)
 
 
 def _environment(server: Server | None, config: Config) -> dict[str, str]:

@@ -1,5 +1,11 @@
 """From a growing log to a page and back: PagerDuty, Alertmanager and Slack at home."""
 
+import http.client
+import re
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,3 +103,56 @@ def test_an_alertmanager_that_is_down_is_shown_and_holds_up_nothing(night: Night
     assert not report.good and not report.blind
     assert {each.owner for each in report.failures} == {"channel prometheus"}
     assert night.pager.rung and night.slack.count() == 1
+
+
+def test_a_phone_acknowledges_by_the_link_in_its_message_and_the_link_stands_in_no_store(
+    tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endpoint is a process of its own, beside a watch that is at work."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{probe.getsockname()[1]}"
+    team = services.Slack()
+    monkeypatch.setenv("PAGES", SECRET)
+    monkeypatch.setattr("flows.wiring.chart_of", lambda store: None)
+    (tmp_path / "watchkeeper.toml").write_text(
+        '[[run]]\nsource = "a.jsonl"\n'
+        f'[phone]\nlisten = "{place}"\nurl = "http://{place}"\nsecret = "env:PAGES"\n'
+        f'[[channel]]\nname = "team"\nservice = "slack"\nto = "C1"\ntoken = "env:PAGES"\n'
+        f'url = "{team.address}"\nack_link = true\n'
+    )
+    config = load_config(tmp_path / "watchkeeper.toml")
+    write_log(tmp_path / "a.jsonl", 0, 300)
+    write_log(tmp_path / "a.jsonl", 300, 310, lambda step: float("nan"))
+    assert one_pass(config).good
+    links = re.findall(rf'"url": ?"http://{place}(/ack/[^"]+)"', team.calls[0][3].decode())
+    assert len(links) == 1
+    store = open_store(config.store.url, clock=time.time)
+    assert "/ack/" not in str(store.query("SELECT * FROM deliveries").rows.rows())
+
+    command = [sys.executable, "-m", "flows.phone", str(tmp_path / "watchkeeper.toml")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as phone:
+
+        def ask(method: str, body: str | None = None) -> tuple[int, str]:
+            line = http.client.HTTPConnection(place, timeout=20)
+            line.request(method, links[0], body)
+            answer = line.getresponse()
+            return answer.status, answer.read().decode()
+
+        give_up = time.monotonic() + 60
+        while True:
+            try:
+                status, page = ask("GET")
+                break
+            except OSError:
+                assert phone.poll() is None and time.monotonic() < give_up
+                time.sleep(0.1)
+        assert status == 200 and "loss became NaN" in page
+        assert ask("POST", "who=Ana&why=on+my+way")[0] == 200
+        phone.terminate()
+        assert phone.communicate()[0] == b""
+    assert [(each.kind, each.who, each.why) for each in store.log("a")][-1] == ("ack", "Ana", "on my way")
+    assert one_pass(config).good
+    assert "In hand: loss became NaN" in team.texts()[0] and "in charge: Ana" in team.texts()[0]
+    team.close()
+    assert team.problems == []
