@@ -44,9 +44,54 @@ min_severity = "S2"
 
 # [[channel]]
 # name = "on-call"
-# url = "env:SLACK_URL"       # slack://..., discord://..., mailtos://..., msteams://...
+# url = "env:MAIL_URL"        # mailtos://..., tgram://..., ntfy://..., or any other of Apprise's
 # min_severity = "S3"
 # runs = ["*"]                # shell patterns of run names
+
+# Services by their own API (docs/channels.md has the steps): one live message an incident, or one page.
+# [[channel]]
+# name = "team"
+# service = "slack"           # one message an incident, kept current, the rest in its thread
+# to = "C0123456789"          # the channel's id
+# token = "env:SLACK_TOKEN"   # xoxb-..., scopes chat:write and files:write
+# ack_link = true             # a link that acknowledges; needs [phone]
+# [[channel]]
+# name = "discord"
+# service = "discord"
+# url = "env:DISCORD_URL"     # the webhook's address; to = "forum" for a forum channel
+# [[channel]]
+# name = "teams"
+# service = "teams"
+# url = "env:TEAMS_URL"       # of the workflow "Post to a channel when a webhook request is received"
+# [[channel]]
+# name = "record"
+# service = "github"          # a comment an incident on a tracking issue, edited in place
+# to = "owner/repository#12"
+# token = "env:GITHUB_TOKEN"
+# [[channel]]
+# name = "pager"
+# service = "pagerduty"       # or "opsgenie"
+# token = "env:PAGER_KEY"     # of an Events API V2 integration (Opsgenie: of an API integration)
+# min_severity = "S3"
+# severities = {S3 = "critical"}   # the service's word for ours
+# [[channel]]
+# name = "prometheus"
+# service = "alertmanager"
+# url = "http://alertmanager:9093"
+# [[channel]]
+# name = "ours"
+# service = "webhook"         # signed JSON
+# url = "https://hooks.example.org/watchkeeper"
+# token = "env:HOOK_SECRET"
+
+# Acknowledge from a phone: `serve` answers signed links and the webhooks of PagerDuty and Opsgenie here.
+# [phone]
+# secret = "env:PHONE_SECRET"         # openssl rand -hex 32
+# url = "https://watch.example.org"   # your reverse proxy, with TLS
+# listen = "127.0.0.1:8787"
+# valid = "24h"
+# pagerduty_secret = "env:PAGERDUTY_WEBHOOK_SECRET"
+# opsgenie_secret = "env:OPSGENIE_WEBHOOK_SECRET"
 
 # Limits of your own, beside what the detectors find (docs/bounds.md). No planned event explains them away.
 # [[bound]]

@@ -39,12 +39,17 @@ def supervise(config: Config) -> None:
     server = new_server(home) if api is None else None
     runner: Popen[bytes] | None = None
     phone: Popen[bytes] | None = None
-    phone_due = 0.0
+    due = 0.0  # when a new endpoint for phones may be started
     pause, started = FIRST_PAUSE_SECONDS, 0.0
     try:
         if server is None:
             say(f"uses the Prefect server {api}")
         while True:
+            # first, for it needs no server: an acknowledgement need not wait for one
+            if config.phone is not None and (phone is None or phone.poll() is not None) and time.monotonic() >= due:
+                if phone is not None:
+                    say(f"the endpoint for phones ended (status {phone.returncode}, see {home}/phone.log); again")
+                phone, due = _child("phone", config, server), time.monotonic() + LONGEST_PAUSE_SECONDS
             if server is not None and not server.alive():
                 bring_up(server)
             if runner is None or runner.poll() is not None:
@@ -54,14 +59,6 @@ def supervise(config: Config) -> None:
                     steady = time.monotonic() - started > STEADY_SECONDS
                     pause = FIRST_PAUSE_SECONDS if steady else min(2 * pause, LONGEST_PAUSE_SECONDS)
                 runner, started = _child("runner", config, server), time.monotonic()
-            if (
-                config.phone is not None
-                and time.monotonic() >= phone_due
-                and (phone is None or phone.poll() is not None)
-            ):
-                if phone is not None:
-                    say(f"the endpoint for phones ended (status {phone.returncode}, see {home}/phone.log); again")
-                phone, phone_due = _child("phone", config, server), time.monotonic() + LONGEST_PAUSE_SECONDS
             time.sleep(0.5)
     except Stop as asked:
         say(f"{asked}: stopping")

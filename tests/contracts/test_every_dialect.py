@@ -2,15 +2,20 @@
 
 import json
 import os
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from flows.messages.as_discord import as_discord
+from flows.messages.as_github import as_github
 from flows.messages.as_html import as_html
 from flows.messages.as_markdown import as_markdown
 from flows.messages.as_slack import as_slack
+from flows.messages.as_teams import as_teams
 from flows.messages.as_text import as_text
+from flows.messages.blocks import Link
 from flows.messages.compose import compose, compose_all
 from flows.messages.facts import Context
 from flows.records import Event
@@ -27,6 +32,9 @@ DIALECTS = {
     "md": lambda message: as_markdown(message, full=True),
     "html": as_html,
     "slack.json": lambda message: json.dumps(as_slack(message, full=True), indent=1, ensure_ascii=False),
+    "discord.json": lambda message: json.dumps(as_discord(message), indent=1, ensure_ascii=False),
+    "teams.json": lambda message: json.dumps(as_teams(message), indent=1, ensure_ascii=False),
+    "github.md": lambda message: as_github(message, [], "<!-- watchkeeper -->"),
 }
 
 
@@ -128,3 +136,15 @@ def test_a_link_that_is_none_is_shown_as_text(incident):
     assert 'href="https://a.example/?x=1&amp;y=2"' in as_html(
         compose("hero", incident, "opened", Context(link="https://a.example/?x=1&y=2"))
     )
+
+
+def test_links_that_follow_each_other_stand_in_one_line_of_a_chat(incident, context):
+    message = compose("hero", incident, "opened", context)
+    more = replace(message, blocks=(*message.blocks, Link("I have it in hand", "https://a.example/ack/1")))
+    for shown in (as_text, as_markdown):
+        assert len(shown(more).split("\n")) == len(shown(message).split("\n")) <= 12
+        assert "https://watch.example.org/hero?run=1&x=2" in shown(more).split("\n")[-1]
+        assert "https://a.example/ack/1" in shown(more).split("\n")[-1]
+    (page,) = as_slack(more)
+    links = [part for part in page["blocks"][-1]["elements"][0]["elements"] if part["type"] == "link"]
+    assert [each["text"] for each in links] == ["Page of this run", "I have it in hand"]

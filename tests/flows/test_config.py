@@ -283,3 +283,18 @@ def test_a_word_that_the_pager_does_not_have_is_refused(tmp_path, monkeypatch):
     text = 'service = "pagerduty"\ntoken = "env:PAGER_SECRET"\nseverities = {S2 = "loud"}'
     with pytest.raises(BadConfig, match="severities: loud: it is critical, error, info, warning"):
         open_configured(load_config(channel_file(tmp_path, text)).channel[0])
+
+
+def test_every_commented_example_of_init_can_be_used_as_it_stands(tmp_path, monkeypatch):
+    import re
+
+    from flows.channels.catalogue import open_configured
+    from flows.verbs.init import _TAIL
+
+    text = re.sub(r"(?m)^# (?=\[|\w+ = )", "", _TAIL).replace('"env:MAIL_URL"', '"env:A_MAIL_URL"')
+    for name in set(re.findall(r"env:(\w+)", text)):
+        monkeypatch.setenv(name, "https://a.example/0123456789abcdef")
+    monkeypatch.setenv("A_MAIL_URL", "mailtos://me:0123456789abcdef@mail.example?to=you@a.example")
+    config = load_config(write(tmp_path, text))
+    assert len([open_configured(each) for each in config.channel]) == 9
+    assert config.phone.address == ("127.0.0.1", 8787) and config.phone.valid == 86_400

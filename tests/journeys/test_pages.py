@@ -105,6 +105,7 @@ def test_an_alertmanager_that_is_down_is_shown_and_holds_up_nothing(night: Night
     assert night.pager.rung and night.slack.count() == 1
 
 
+@pytest.mark.faults  # it starts a process that loads all of the watch
 def test_a_phone_acknowledges_by_the_link_in_its_message_and_the_link_stands_in_no_store(
     tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
