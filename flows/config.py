@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 
 from flows.errors import BadConfig
+from flows.phoning import PhoneSection
 from flows.sections import (
     OURS,
     BoundSection,
@@ -21,7 +22,6 @@ from flows.sections import (
     CheckSection,
     MixtureSection,
     PatternSection,
-    PhoneSection,
     PlanSection,
     RecordSection,
     RoleSection,

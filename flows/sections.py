@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from flows.services import SECRET_URLS, Service, unmet
 from flows.values import Address, Seconds, Secret
 
 SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
@@ -14,19 +15,6 @@ SEVERITIES = ("S0", "S1", "S2", "S3", "S4")
 OURS = frozenset({"path", "written"})
 
 Severity = Literal["S0", "S1", "S2", "S3", "S4"]
-Service = Literal["slack", "discord", "teams", "github", "pagerduty", "opsgenie", "alertmanager", "webhook"]
-SECRET_URLS = frozenset({"discord", "teams"})
-# which keys of a [[channel]] a service needs, and which it may have
-NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "slack": (("token", "to"), ("url",)),
-    "discord": (("url",), ("to",)),
-    "teams": (("url",), ()),
-    "github": (("token", "to"), ("url",)),
-    "pagerduty": (("token",), ("url", "severities")),
-    "opsgenie": (("token",), ("url", "severities")),
-    "alertmanager": (("url",), ("token", "severities")),
-    "webhook": (("url",), ("token", "severities")),
-}
 
 
 class Section(BaseModel):
@@ -213,13 +201,9 @@ class ChannelSection(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> "ChannelSection":
-        needs, may = NEEDS.get(self.service or "", (("url",), ()))
         given = [key for key in ("url", "token", "to", "severities") if getattr(self, key)]
-        of = f"service {self.service}" if self.service else "a channel without a service"
-        if missing := [key for key in needs if key not in given]:
-            raise ValueError(f"{' and '.join(missing)} missing; {of} needs {' and '.join(needs)}")
-        if odd := [key for key in given if key not in (*needs, *may)]:
-            raise ValueError(f"{of} has no use for {' and '.join(odd)}")
+        if wrong := unmet(self.service, given):
+            raise ValueError(wrong)
         if self.ack_link and self.service == "github":
             raise ValueError("ack_link on an issue would let everybody who can read it acknowledge; leave it out")
         return self
@@ -227,36 +211,6 @@ class ChannelSection(Section):
     def takes(self, run: str, severity: int) -> bool:
         """Whether an incident of this run and severity (0..4) goes here."""
         return severity >= SEVERITIES.index(self.min_severity) and any(fnmatchcase(run, glob) for glob in self.runs)
-
-
-class PhoneSection(Section):
-    """Where `serve` takes acknowledgements: the address to listen on, and the one under which phones reach it."""
-
-    listen: str = "127.0.0.1:8787"
-    url: str = ""
-    secret: Secret
-    valid: Annotated[Seconds, Field(ge=60, le=30 * 86_400)] = 86_400.0
-    pagerduty_secret: Secret | None = None
-    opsgenie_secret: Secret | None = None
-
-    @model_validator(mode="after")
-    def _whole(self) -> "PhoneSection":
-        host, _, port = self.listen.rpartition(":")
-        if not host or not port.isdigit() or not 0 <= int(port) < 65536:
-            raise ValueError(f"listen {self.listen!r} is no address; write 127.0.0.1:8787")
-        if self.url and not self.url.startswith(("https://", "http://")):
-            raise ValueError(f"url {self.url!r} must begin with https:// (or http:// within a network of yours)")
-        for key in ("secret", "pagerduty_secret", "opsgenie_secret"):
-            found = getattr(self, key)
-            if found is not None and len(found.get_secret_value()) < 16:
-                raise ValueError(f"{key} has less than 16 characters; `openssl rand -hex 32` makes a good one")
-        return self
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port to listen on."""
-        host, _, port = self.listen.rpartition(":")
-        return host.strip("[]"), int(port)
 
 
 class BoundSection(Section):

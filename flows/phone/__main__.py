@@ -7,7 +7,7 @@ from flows.config import Config, load_config
 from flows.errors import BadConfig, WatchkeeperError
 from flows.phone.desk import Desk
 from flows.phone.server import PhoneServer
-from flows.sections import PhoneSection
+from flows.phoning import PhoneSection
 from flows.wiring import open_configured_store
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from flows.channels.threads import FIRING
 from flows.links import ACK, signed
 from flows.messages.blocks import Link, Message
-from flows.sections import PhoneSection
+from flows.phoning import PhoneSection
 from flows.stages.notify import Linking
 
 

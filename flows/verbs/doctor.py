@@ -14,7 +14,8 @@ import typer
 
 from flows.config import Config, load_config
 from flows.errors import WatchkeeperError
-from flows.sections import CheckSection, PhoneSection, RunSection
+from flows.phoning import PhoneSection
+from flows.sections import CheckSection, RunSection
 from flows.serving import configured_api, home_beside, is_healthy, running
 from flows.telemetry import off
 from flows.verbs.watch import ConfigOption

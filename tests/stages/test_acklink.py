@@ -9,8 +9,8 @@ from flows.channels.contract import Receipt
 from flows.links import ACK, verified
 from flows.messages.blocks import to_json
 from flows.messages.compose import compose
+from flows.phoning import PhoneSection
 from flows.records import Description
-from flows.sections import PhoneSection
 from flows.stages.acklink import linking
 from flows.stages.notify import notify
 from flows.store import open_store
