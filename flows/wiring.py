@@ -34,9 +34,8 @@ from flows.stages.against import Against
 from flows.stages.announce import announcer, tell_owed
 from flows.stages.beside import Reference
 from flows.stages.bounds import Watched
-from flows.stages.gather import Terms
-from flows.stages.firing import keep_firing, tell_in_hand
 from flows.stages.firing import keep_firing, keepers, tell_in_hand
+from flows.stages.gather import Terms
 from flows.stages.judge import Announce, Judged, judge, tell
 from flows.stages.notify import notify
 from flows.stages.past import Answers
