@@ -5,7 +5,7 @@ import sys
 import typer
 
 from flows.errors import WatchkeeperError
-from flows.verbs import check, demo, doctor, events, incidents, init, record, serve, sql, watch
+from flows.verbs import check, demo, doctor, events, incidents, init, record, serve, sql, upkeep, watch
 
 app = typer.Typer(
     name="watchkeeper",
@@ -22,6 +22,7 @@ app.command("watch")(watch.watch)
 app.command("serve")(serve.serve)
 app.command("report")(record.report)
 app.command("sql")(sql.sql)
+app.command("upkeep")(upkeep.upkeep)
 app.command("demo")(demo.demo)
 app.add_typer(incidents.app, name="incidents")
 

@@ -24,6 +24,7 @@ from flows.sections import (
     PatternSection,
     PlanSection,
     RecordSection,
+    RetentionSection,
     RoleSection,
     RunSection,
     Section,
@@ -153,6 +154,7 @@ _INNER: dict[str, type[BaseModel]] = {  # the deepest first
     "plan": PlanSection,
     "roles": RoleSection,
     "segment": SegmentSection,
+    "retention": RetentionSection,
 }
 
 
@@ -202,7 +204,7 @@ def _absolute(config: Config, path: Path) -> Config:
     return config.model_copy(
         update={
             "path": path,
-            "store": StoreSection(url=_from(folder, config.store.url)),
+            "store": config.store.model_copy(update={"url": _from(folder, config.store.url)}),
             "run": runs,
             "channel": channels,
             "check": tuple(

@@ -28,10 +28,18 @@ class Section(BaseModel):
         return given
 
 
+class RetentionSection(Section):
+    """Samples older than `full_days` are thinned to one in `keep_one_of`; incidents and what surrounds them never are."""
+
+    full_days: float = Field(ge=1, allow_inf_nan=False)
+    keep_one_of: int = Field(default=16, ge=2, le=4096)
+
+
 class StoreSection(Section):
-    """Where watchkeeper keeps what it knows."""
+    """Where watchkeeper keeps what it knows, and how long whole."""
 
     url: str = "watchkeeper.duckdb"
+    retention: RetentionSection | None = None
 
 
 class RoleSection(Section):

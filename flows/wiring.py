@@ -22,7 +22,7 @@ from flows.passes import Call, Outcome, Report, plainly
 from flows.playbook import load_playbook
 from flows.record.veil import Policy
 from flows.records import Role
-from flows.sections import SEVERITIES, CheckSection, RecordSection, RunSection
+from flows.sections import SEVERITIES, CheckSection, RecordSection, RetentionSection, RunSection
 from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
 from flows.sources.grammar import UserPattern
@@ -44,10 +44,12 @@ from flows.stages.publish import chart_of, folder_name, publish
 from flows.stages.pull import pull
 from flows.stages.record import write_record
 from flows.stages.runstate import RunState
+from flows.stages.upkeep import thin
 from flows.store import Lease, Store, open_store
 
 LEASE_SECONDS = 900.0
 PUBLISH_SECONDS = 600.0
+UPKEEP_SECONDS = 86_400.0
 # a run whose last line was older than this when it was first pulled is a finished log: its silence is no stall
 FINISHED_SECONDS = 3600.0
 
@@ -99,6 +101,8 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
         _ask_channels(house, store)
         if config.record.out is not None:
             report.attempt("record", "publish", partial(_write_record, house, store), call)
+        if config.store.retention is not None:
+            report.attempt("store", "upkeep", partial(_keep_up, store, config.store.retention, clock), call)
     _watch_itself(house)
     if config.watch.heartbeat_url is not None and report.good:
         report.attempt("heartbeat", "ping", partial(ping, config.watch.heartbeat_url.get_secret_value()))
@@ -329,6 +333,16 @@ def _write_record(house: _House, store: Store) -> None:
         if house.report.changes or not page.exists() or house.clock() - page.stat().st_mtime >= PUBLISH_SECONDS:
             write_record(store, out, terms_of(house.config.record))
             page.touch()
+
+
+def _keep_up(store: Store, section: RetentionSection, clock: Callable[[], float]) -> int:
+    """Thin once a day; when it was done last is the time of a file beside the store."""
+    assert store.path is not None
+    mark = store.path.with_name(f"{store.path.name}.upkeep")
+    if mark.exists() and clock() - mark.stat().st_mtime < UPKEEP_SECONDS:
+        return 0
+    mark.touch()
+    return thin(store, section, clock)
 
 
 def _ask_channels(house: _House, store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from flows.store.library import named
 from flows.store.pivot import wide
+from flows.store.retention import Rule
 from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits
 from flows.store.snapshot import connect
@@ -9,5 +10,5 @@ from flows.store.store import Lease, Store, open_store
 from flows.store.waiting import Waiting
 
 __all__ = [
-    "Answer", "Appended", "Lease", "Limits", "Store", "Unjudged", "Waiting", "connect", "named", "open_store", "wide",
+    "Answer", "Appended", "Lease", "Limits", "Rule", "Store", "Unjudged", "Waiting", "connect", "named", "open_store", "wide",
 ]  # fmt: skip

@@ -50,7 +50,7 @@ def append(
 ) -> tuple[Appended, dict[str, int]]:
     """Store `rows` (STORED_SCHEMA) as the next batch; also returns how many values of each metric replaced another."""
     batch = 1 + number(connection, "SELECT coalesce(max(batch), 0) FROM batch_rows WHERE run_id = ?", [run_id])
-    keyed, ids = _with_ids(connection, run_id, rows, role_of)
+    keyed, ids = _with_ids(connection, run_id, _open_steps(connection, run_id, rows), role_of)
     found = change(keyed, _tracks(connection, run_id), lambda keys: _lookup(connection, run_id, keys))
     _write(connection, run_id, batch, found)
     execute(
@@ -62,6 +62,14 @@ def append(
     counts = again.join(ids, on="metric_id", how="left")["name"].value_counts() if len(again) else None
     rewritten = dict(counts.iter_rows()) if counts is not None else {}
     return Appended(len(found.rows), len(again), batch), rewritten
+
+
+def _open_steps(connection: duckdb.DuckDBPyConnection, run_id: int, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows without those of steps that were thinned: what was left out on purpose must not come back as news."""
+    closed = execute(connection, "SELECT attempt, first_step, last_step FROM thinned_rows WHERE run_id = ?", [run_id])
+    for attempt, first, last in closed:
+        rows = rows.filter(~((pl.col("attempt") == attempt) & pl.col("step").is_between(first, last)))
+    return rows
 
 
 def _with_ids(

@@ -12,15 +12,30 @@ import polars as pl
 
 from flows.errors import BadConfig, LeaseTaken
 from flows.records import Attempt, Description, Event, Operation, Role
-from flows.store import judgements, leases, operations, outbox, published, runs, samples, tails, waiting
+from flows.store import (
+    compaction,
+    judgements,
+    leases,
+    operations,
+    outbox,
+    published,
+    retention,
+    runs,
+    samples,
+    size,
+    tails,
+    waiting,
+)
 from flows.store.confined import Confined
 from flows.store.connection import Database
 from flows.store.frames import Moment, execute, select, timestamp
 from flows.store.frames import rows as found_rows
 from flows.store.published import Facts
+from flows.store.retention import Part, Rule
 from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits, answer
 from flows.store.schema import bring_up_to_date
+from flows.store.size import Size
 from flows.store.waiting import Waiting
 
 Clock = Callable[[], Moment]
@@ -335,6 +350,27 @@ class Store:
         if self._confined is None:
             return answer(self._database, sql, limits or Limits())
         return self._confined.answer(sql, limits or Limits())
+
+    # upkeep
+
+    def size(self) -> Size:
+        """How many samples, how fast they come, since when, and how much of the file is free."""
+        with self._database.reading() as connection:
+            return size.size(connection, self._now())
+
+    def thinnable(self, run: str, rule: Rule) -> list[Part]:
+        """The ranges that the rule would thin now."""
+        with self._database.reading() as connection:
+            return retention.parts(connection, run, rule)
+
+    def thin(self, run: str, part: Part, rule: Rule) -> int:
+        """Thin one range; returns how many samples were left out. Call it under the lease of `run`."""
+        with self._database.writing() as connection:
+            return retention.thin(connection, run, part, rule, self._now())
+
+    def compact(self) -> tuple[int, int]:
+        """Write the file anew without its holes; bytes before and after."""
+        return compaction.compact(self._database)
 
     # passes
 

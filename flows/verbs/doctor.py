@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,10 +16,14 @@ from flows.config import Config, load_config
 from flows.errors import WatchkeeperError
 from flows.phoning import PhoneSection
 from flows.sections import CheckSection, RunSection
-from flows.serving import configured_api, home_beside, is_healthy, running
+from flows.serving import KEEP_DAYS, configured_api, home_beside, is_healthy, running
 from flows.telemetry import off
 from flows.verbs.watch import ConfigOption
 
+if TYPE_CHECKING:
+    from flows.store import Store
+
+MOST_FREE, LEAST_WORTH, MOST_PREFECT_MB = 0.3, 64e6, 1_000.0
 OK, BROKEN, STALE, UNCHECKED = "ok", "broken", "stale", "not checked"
 
 
@@ -93,6 +97,7 @@ def _store(config: Config) -> Iterator[Finding]:
     yield Finding(
         "store", OK, f"{path}: {path.stat().st_size / 1e6:,.1f} MB, schema up to date, nobody keeps it locked"
     )
+    yield from _life(config, store, path)
     for row in store.leases():
         yield Finding(f"lease {row['run']}", OK, f"{row['owner']}, PID {row['pid']} on {row['host']} is at work on it")
     for run in store.runs()["run"]:
@@ -106,6 +111,28 @@ def _store(config: Config) -> Iterator[Finding]:
         yield Finding(
             f"outbox {row['channel']}", BROKEN, f"{row['count']} messages did not get out{lost}: {row['error']}"
         )
+
+
+def _life(config: Config, store: "Store", path: Path) -> Iterator[Finding]:
+    """Size, growth, age; whether old samples are thinned, and whether the file has holes worth filling."""
+    size, now = store.size(), time.time()
+    file = path.stat().st_size
+    age = 0.0 if size.oldest is None else (now - size.oldest.replace(tzinfo=UTC).timestamp()) / 86400
+    daily = file * (1 - size.free) / max(size.samples, 1) * size.daily
+    told = f"{size.samples:,} samples in {age:,.1f} days, of late {size.daily:,.0f} a day, about {daily / 1e6:,.1f} MB"
+    yield Finding("store growth", OK, told)
+    rule = config.store.retention
+    kept = "everything is kept for ever ([store.retention] thins what is old)"
+    if rule is not None:
+        kept = f"whole for {rule.full_days:g} days, then one sample of {rule.keep_one_of}; incidents always whole"
+    yield Finding("store retention", OK, kept)
+    if size.free > MOST_FREE and file > LEAST_WORTH:
+        yield Finding("store holes", STALE, f"{size.free:.0%} of the file is free: `watchkeeper upkeep` gives it back")
+    database = home_beside(config.store.url) / "prefect.db"
+    if database.is_file():
+        megabytes = database.stat().st_size / 1e6
+        state = OK if megabytes < MOST_PREFECT_MB else STALE
+        yield Finding("prefect database", state, f"{megabytes:,.1f} MB; our own server keeps {KEEP_DAYS} days of it")
 
 
 def _source(config: Config, run: RunSection) -> Iterator[Finding]:
