@@ -113,6 +113,7 @@ def _serve() -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the shell's; it ends this process itself
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(10)  # whoever watches comes before whoever asks
     # DuckDB draws a progress bar on standard output when a query takes long: answers have a way of their own
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -29,7 +29,7 @@ def size(connection: duckdb.DuckDBPyConnection, now: datetime) -> Size:
         [now - RECENT, now - RECENT],
     )
     oldest, recent, since = row if row is not None else (None, None, None)
-    days = max((now - since).total_seconds() / 86400, 1 / 24) if since is not None else 1.0
+    days = max((now - since).total_seconds() / 86400, 1.0) if since is not None else 1.0
     stored = one(connection, "SELECT count(*) FROM sample_rows")
     blocks = one(connection, "SELECT total_blocks, free_blocks FROM pragma_database_size()")
     free = blocks[1] / blocks[0] if blocks is not None and blocks[0] else 0.0

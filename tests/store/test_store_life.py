@@ -164,4 +164,4 @@ def test_compaction_may_be_killed_at_any_moment(old, look):
 def test_a_store_knows_its_size_growth_and_age(old):
     size = old.size()
     assert size.samples == STEPS + 2 and size.oldest == datetime(2023, 11, 14, 22, 13, 20)
-    assert size.daily == (STEPS + 2) * 24 and 0 <= size.free < 1
+    assert size.daily == STEPS + 2 and 0 <= size.free < 1
