@@ -69,7 +69,7 @@ def gather(store: Store, run: str, terms: Terms) -> Gathered:
     page: RunPage = {
         "run": public, "folder": folder, "pages": named, "board": board(coverage, shown), "reading": reading(coverage),
         "timeline": timeline(seen_attempts, facts.reached, started, seen_events, shown),
-        "expectations": [_expected(store, run, row) for row in facts.expectations],
+        "expectations": [_expected(store, run, row, veil) for row in facts.expectations],
         "links": links(terms.links, veil.name), "fresh": _when(facts.fresh_at).replace("T", " ").replace("Z", " UTC"),
         "samples": f"{folder}.parquet" if terms.samples else "", "caveats": _caveats(whole, events, attempts, veil),
     }  # fmt: skip
@@ -92,22 +92,34 @@ def _when(moment: datetime | None) -> str:
     return "" if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _expected(store: Store, run: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `expectations` beside what came: the last value of its metric, if it names one that the run has."""
-    try:
-        body = json.loads(row["body"])
-    except ValueError:
-        body = {}
-    numbers = (
-        {key: value for key, value in body.items() if isinstance(value, int | float)} if isinstance(body, dict) else {}
-    )
-    metric = body.get("metric") if isinstance(body, dict) else None
-    last = store.metrics(run).filter(name=metric)["last_value"].to_list() if isinstance(metric, str) else []
+def _expected(store: Store, run: str, row: Mapping[str, Any], veil: Veil) -> dict[str, Any]:
+    """A row of `expectations` beside what came: the value of its metric at its step, else the last one; numbers only."""
+    body = _body(row["body"])
+    metric = body.get("metric")
+    known = isinstance(metric, str) and metric and veil.metric(metric)
+    numbers = {key: value for key, value in body.items() if isinstance(value, int | float)}
     return {
-        "name": row["name"], "version": row["version"], "recorded_at": _when(row["recorded_at"]),
-        "expected": numbers.get("value"), "low": numbers.get("low"), "high": numbers.get("high"),
-        "result": last[0] if len(last) else None, "numbers": numbers,
+        "name": f"{veil.text(row['name'])} of {metric}" if known else veil.text(row["name"]), "version": row["version"],
+        "recorded_at": _when(row["recorded_at"]), "expected": numbers.get("value"), "low": numbers.get("low"),
+        "high": numbers.get("high"), "result": _came(store, run, str(metric), numbers.get("step")) if known else None,
+        "numbers": numbers,
     }  # fmt: skip
+
+
+def _body(text: str) -> Mapping[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _came(store: Store, run: str, metric: str, step: float | None) -> float | None:
+    seen = store.history(run, metric)
+    if step is None:
+        return float(seen["value"][-1]) if len(seen) else None
+    at = seen.filter(seen["step"] >= step)
+    return float(at["value"][0]) if len(at) else None
 
 
 def _caveats(whole: RunDoc, events: list[Event], attempts: list[Attempt], veil: Veil) -> list[str]:

@@ -190,6 +190,34 @@ def test_what_is_left_still_tells_the_story(store, tmp_path):
     assert "Resolved by person 1 at step 310" in said
 
 
+def test_a_prediction_stands_beside_its_result(store, tmp_path):
+    import duckdb
+
+    said = {
+        "metric": "train/loss",
+        "value": 2.0,
+        "low": 1.5,
+        "high": 2.5,
+        "step": 499,
+        "who": SECRETS["who"],
+        "note": SECRETS["note"],
+    }
+    with duckdb.connect(str(store.path)) as connection:
+        for body in (said, {**said, "step": 9_000}, {**said, "metric": SECRETS["metric"]}):
+            row = ["hero", "prediction", "1", datetime(2026, 1, 1), json.dumps(body)]
+            connection.execute("INSERT INTO expectations VALUES (?, ?, ?, ?, ?)", row)
+    write_record(store, tmp_path / "out", PRIVATE)
+    told = json.loads((tmp_path / "out" / "hero" / "run.json").read_text())["expectations"]
+    last = store.history("hero", "train/loss")["value"][-1]
+    assert [(e["name"], e["expected"], e["low"], e["high"], e["result"]) for e in told] == [
+        ("prediction of train/loss", 2.0, 1.5, 2.5, last), ("prediction of train/loss", 2.0, 1.5, 2.5, None),
+        ("prediction", 2.0, 1.5, 2.5, None),
+    ]  # fmt: skip
+    assert not any(b"anary" in content for content in everything(tmp_path / "out").values())
+    page = (tmp_path / "out" / "hero" / "index.html").read_text()
+    assert "2 (1.5 to 2.5)" in page and "not yet" in page
+
+
 def test_the_owner_may_show_people_and_notes_and_call_a_run_otherwise(store, tmp_path):
     policy = Policy(runs=("hero",), show=frozenset({"people", "notes"}), names={"hero": "big-moe"})
     write_record(store, tmp_path / "out", Terms(policy, samples=False))
