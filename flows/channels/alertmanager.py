@@ -18,6 +18,7 @@ from flows.messages.as_pages import facts_of, links_of, text_of, title_of
 from flows.messages.blocks import Message
 
 HOLD_SECONDS = 24 * 3600.0
+TEST_SECONDS = 60.0
 SEVERITIES: Mapping[str, str] = {"S0": "info", "S1": "info", "S2": "warning", "S3": "critical", "S4": "critical"}
 
 
@@ -39,13 +40,13 @@ class Alertmanager:
         first = opening(outgoing)
         begun = first.at if first is not None else outgoing.since
         labels = self._labels(outgoing.message, page.key)
-        over = page.action == "resolve"
+        hold = {"resolve": 0.0, "test": TEST_SECONDS}.get(page.action, HOLD_SECONDS)
         ended = [
             each
             for message in {told.message.severity: told.message for told in outgoing.before}.values()
             if (each := self._labels(message, page.key)) != labels
         ]
-        alerts = [self._alert(outgoing.message, labels, begun, outgoing.at if over else outgoing.at + HOLD_SECONDS)]
+        alerts = [self._alert(outgoing.message, labels, begun, outgoing.at + hold)]
         alerts += [self._alert(outgoing.message, each, begun, outgoing.at) for each in ended]
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         service = Service(f"channel {self.name!r} (alertmanager)", headers, self.timeout_seconds)

@@ -12,12 +12,10 @@ from typing import Any, ClassVar
 
 from flows.channels.calls import Answer, Service
 from flows.channels.contract import Outgoing, Receipt, TryLater
-from flows.channels.threads import opening, same
+from flows.channels.threads import opening, replaces
 from flows.errors import BadConfig, DeliveryFailed
 from flows.messages.as_discord import NOBODY, as_discord, headline
 from flows.messages.plain import cut, plain
-
-_EDITED_ONLY = frozenset({"acknowledged"})
 
 
 @dataclass(frozen=True)
@@ -37,21 +35,20 @@ class Discord:
         if first is None or len(place) != 2:
             return self._begin(outgoing)
         thread, root = place
-        if same(first.message, outgoing.message):
-            page = as_discord(outgoing.message)[0]
+        pages = as_discord(outgoing.message)
+        current = replaces(outgoing.message, first.message)
+        if current:
             where = f"{self._base}/messages/{root}" + (f"?thread_id={thread}" if thread else "")
-            answer = self._ask("PATCH", where, page, outgoing, accept=(404,))
+            answer = self._ask("PATCH", where, pages[0], outgoing, accept=(404,))
             if answer.status == 404 and not thread:  # somebody has deleted it
                 return self._begin(outgoing)
-        if outgoing.message.transition not in _EDITED_ONLY:
-            pages = as_discord(outgoing.message)
-            said = pages if thread else [{"content": headline(outgoing.message), "allowed_mentions": NOBODY}]
-            if thread or not same(first.message, outgoing.message):
-                said = pages
-            for page in said:
-                told = self._ask("POST", self._post_address(thread), page, accept=(404,))
-                if told.status == 404:
-                    return self._begin(outgoing)
+        if outgoing.message.transition == "acknowledged":
+            return Receipt(self.name, "", first.reference)  # nobody needs a call to hear that somebody has it
+        if current and not thread:  # the whole of it stands above
+            pages = [{"content": headline(outgoing.message), "allowed_mentions": NOBODY}]
+        for page in pages:
+            if self._ask("POST", self._post_address(thread), page, accept=(404,)).status == 404:
+                return self._begin(outgoing)
         return Receipt(self.name, "", first.reference)
 
     def _begin(self, outgoing: Outgoing) -> Receipt:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from flows.channels.calls import Service
 from flows.channels.contract import Outgoing, Receipt, TryLater
-from flows.channels.threads import named, opening, same
+from flows.channels.threads import named, opening, replaces
 from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
 from flows.messages.as_github import as_github
 from flows.messages.as_markdown import escape
@@ -43,9 +43,10 @@ class GitHub:
             return Receipt(self.name, note, self._comment(outgoing, as_github(outgoing.message, [], _mark(outgoing))))
         root = first.reference
         earlier = [each.message for each in outgoing.before if each.reference == root]
-        shown, past = outgoing.message, earlier
-        if not same(first.message, outgoing.message):  # one of many: the message of all of them stays on top
-            shown, past = first.message, [*earlier[1:], outgoing.message]
+        # a word on one of many, or on how it goes on, is folded away below the one that says how all of them stand
+        every = [*earlier, outgoing.message]
+        top = max(n for n, each in enumerate(every) if n == 0 or replaces(each, first.message))
+        shown, past = every[top], every[:top] + every[top + 1 :]
         # the mark is that of the comment's first words
         text = as_github(shown, past, _mark(replace(outgoing, message=first.message)))
         answer = self._service().ask(

@@ -41,6 +41,8 @@ class PagerDuty:
         action = page.action if page.action in ("acknowledge", "resolve") else "trigger"
         about = self._about(outgoing) if action == "trigger" else {}
         self._tell({"event_action": action, "dedup_key": page.key, **about})
+        if page.action == "test":
+            self._tell({"event_action": "resolve", "dedup_key": page.key})
         return Receipt(self.name, "", page.key)
 
     def _about(self, outgoing: Outgoing) -> dict[str, Any]:

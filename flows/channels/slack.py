@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from flows.channels.calls import Service
 from flows.channels.contract import Outgoing, Receipt, TryLater
-from flows.channels.threads import opening, same
+from flows.channels.threads import opening, replaces
 from flows.errors import DeliveryFailed, UndeliverableError, WatchkeeperError
 from flows.messages.as_slack import as_slack, escape
 from flows.messages.as_text import as_text
@@ -60,7 +60,7 @@ class Slack:
             return self._begin(outgoing)
         channel, root, _ = place
         note = ""
-        if same(first.message, outgoing.message):
+        if replaces(outgoing.message, first.message):
             note = self._edit(channel, root, outgoing.message, first.message.title)
         if outgoing.message.transition == "acknowledged":
             return Receipt(self.name, note, first.reference)  # nobody needs a call to hear that somebody has it

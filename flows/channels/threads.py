@@ -11,14 +11,16 @@ from flows.messages.blocks import Message
 
 # words after which somebody may have to get up; any other word (a follow-up) neither begins nor ends anything
 FIRING = frozenset({"opened", "reopened", "escalated", "lowered", "still"})
+# words that say how an incident stands, and so may stand in the place of the one before
+STATES = FIRING | {"acknowledged", "resolved"}
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a pager is told. `action` is trigger, raise, update, acknowledge, resolve or none; `key` what it knows it by.
+    """What a pager is told. `action` is trigger, raise, update, acknowledge, resolve, test or none; `key` names the page.
 
-    `raise` is a trigger that must be heard by who has acknowledged a milder one; `none` a word on something that the
-    pager has no open page of. `left` are the incidents that go on under the key.
+    `raise` is a trigger that must be heard by who has acknowledged a milder one; `test` a trigger that ends at once;
+    `none` a word on something that the pager has no open page of. `left` are the incidents that go on under the key.
     """
 
     action: str
@@ -27,14 +29,15 @@ class Page:
 
 
 def opening(outgoing: Outgoing) -> Told | None:
-    """The message in whose thread this one belongs: the first that told of its incident."""
+    """The message in whose thread this one belongs: the first that said how its incident stands."""
     thread = outgoing.message.thread
-    return next((each for each in outgoing.before if each.reference and thread in named(each.message)), None)
+    known = (each for each in outgoing.before if each.reference and each.message.transition in STATES)
+    return next((each for each in known if thread in named(each.message)), None)
 
 
-def same(first: Message, second: Message) -> bool:
-    """Whether both tell of the same incidents, so that the newer one can stand in the place of the older."""
-    return set(named(first)) == set(named(second))
+def replaces(newer: Message, older: Message) -> bool:
+    """Whether the newer one says how the very incidents of the older one stand now."""
+    return newer.transition in STATES and set(named(newer)) == set(named(older))
 
 
 def named(message: Message) -> tuple[str, ...]:
@@ -51,7 +54,9 @@ def page_of(outgoing: Outgoing) -> Page:
     if message.transition == "acknowledged":
         mine = key in named(message)  # of many, the gravest gave the page its key
         return Page(("acknowledge" if mine else "update") if was else "none", key, left)
-    if not left and (ended(message) or message.transition == "resolved"):
+    if message.transition == "test":
+        return Page("test", key, left)
+    if message.transition in (*FIRING, "resolved") and not left:
         return Page("resolve", key, left)
     if message.transition == "escalated" and was:
         return Page("raise", key, left)

@@ -245,3 +245,17 @@ def test_what_names_no_issue_is_refused(to):
     with pytest.raises(BadConfig, match="owner/repository#number"):
         open_github("ops", to, SECRET)
     assert open_github("ops", "ana/he.ro#7", SECRET) == GitHub("ops", "ana/he.ro", 7, SECRET)
+
+
+@pytest.mark.parametrize(
+    "talk", [(services.Slack, "C1"), (services.Discord, ""), (services.GitHub, "ana/hero#7")], indirect=True
+)
+def test_how_it_goes_on_is_told_in_the_thread_and_does_not_hide_how_it_stands(talk):
+    for transition in ("opened", "resolved", "worked"):
+        talk.say(transition, severity="S2")
+    first = talk.fake.texts()[0].replace("\\", "")
+    assert first.lstrip("\n*").startswith("S2 hero: Resolved: ")
+    if isinstance(talk.fake, services.GitHub):
+        assert first.count("<details>") == 2 and talk.fake.count() == 1
+    else:
+        assert talk.fake.count() == 3

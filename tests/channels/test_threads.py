@@ -78,3 +78,14 @@ def test_the_thread_is_the_first_message_that_told_of_the_incident_and_has_a_pla
 
 def test_the_end_of_what_was_never_told_is_still_passed_on():
     assert page_of(after(word("resolved", "a"))).action == "resolve"
+
+
+def test_a_digest_opens_no_thread_and_a_test_ends_at_once():
+    digest = Told(word("digest", "a"), "p0", 1.0)
+    assert opening(Outgoing(word("escalated", "a"), "m", "t", before=(digest,))) is None
+    assert page_of(after(word("test", "x"))).action == "test"
+    assert page_of(after(word("digest", "x"))).action == "none"
+
+
+def test_what_began_and_ended_before_it_was_told_rings_nobody():
+    assert page_of(after(word("opened", "a", over=("a",)))).action == "resolve"

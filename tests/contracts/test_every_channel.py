@@ -15,9 +15,12 @@ from services import SECRET, Fake
 from flows.channels.catalogue import open_configured
 from flows.channels.contract import Channel, Outgoing, Receipt, Told, TryLater, message_id, thread_id
 from flows.errors import DeliveryFailed, UndeliverableError
-from flows.messages.blocks import Code, Facts, Header, Link, Message, Paragraph
+from flows.messages.blocks import Code, Facts, Header, Link, Message, Paragraph, to_json
 from flows.messages.compose import compose, compose_all
+from flows.records import Description
 from flows.sections import ChannelSection
+from flows.stages.notify import notify
+from flows.store import open_store
 
 NOW = 1_800_000_000.0
 
@@ -318,3 +321,53 @@ def test_a_message_without_an_incident_is_the_watch_s_own(line: Line) -> None:
     assert line.fake.problems == []
     if line.kind in ("pagerduty", "opsgenie"):
         assert line.fake.rung and line.fake.pages == {}
+
+
+def test_through_trouble_every_word_arrives_in_its_thread_or_is_shown(line: Line, make: Make) -> None:
+    line.channel = open_configured(section(line.kind, line.fake.address), 0.5)
+    clock = {"now": NOW}
+    store = open_store(":memory:", clock=lambda: clock["now"])
+    store.register_run(Description("hero", "hero.jsonl", "jsonl", "step"))
+    words = [make("opened", severity="S3"), make("escalated", severity="S4"), make("resolved", severity="S4")]
+    trouble: list[Any] = [
+        (503, {}, b""),
+        "drop",
+        (429, {"Retry-After": "400"}, b""),
+        "hang",
+        (200, {}, b"<html>log in"),
+    ]
+    for n, message in enumerate(words):
+        row = {
+            "delivery_id": f"d{n}", "incident_id": message.thread, "transition": message.transition, "channel": "ops",
+            "message": to_json(message), "message_id": message_id(f"d{n}"), "created_at": clock["now"],
+        }  # fmt: skip
+        store.save_judgement("hero", upto_batch=0, run_state="{}", states={}, deliveries=[row])
+        line.fake.script = list(trouble)
+        tries = 0
+        while store.pending_deliveries(2e9):
+            notify(store, {"ops": line.channel}, lambda: clock["now"])
+            clock["now"] += 600.0
+            tries += 1
+            assert tries < 20
+        assert tries > 5
+    rows = store.query("SELECT state, receipt, repeats FROM deliveries ORDER BY delivery_id").rows.rows()
+    assert [state for state, _, _ in rows] == ["delivered"] * 3
+    assert line.fake.problems == []
+    assert line.fake.roots() == (3 if line.kind == "teams" else 1)
+    if line.kind in ("pagerduty", "opsgenie"):
+        assert line.fake.pages == {}
+    lost = {**row, "delivery_id": "d9", "message_id": message_id("d9"), "created_at": clock["now"]}
+    store.save_judgement("hero", upto_batch=0, run_state="{}", states={}, deliveries=[lost])
+    line.fake.script = [(401, {}, b"")] * 3
+    notify(store, {"ops": line.channel}, lambda: clock["now"])
+    ((shown),) = store.failing_channels()  # which is what `doctor` tells
+    assert (shown["channel"], shown["dead"]) == ("ops", 1) and "401" in shown["error"]
+
+
+def test_a_test_is_sent_and_leaves_no_page_behind(line: Line) -> None:
+    line.channel.send(
+        line.outgoing(Message("a test", "S1", "", "test", "test-ops", (Header("a test"), Paragraph("x"))))
+    )
+    assert (line.fake.problems, line.fake.count()) == ([], 1)
+    if line.kind in ("pagerduty", "opsgenie"):
+        assert line.fake.pages == {}

@@ -377,7 +377,7 @@ class Webhook(Fake):
         self.must(headers["webhook-signature"] == f"v1,{known}", "bad signature")
         said = json.loads(body)
         self.must(said["schema"] == "watchkeeper.alert/1", "no such schema")
-        self.must(said["action"] in ("trigger", "update", "acknowledge", "resolve"), "no such action")
+        self.must(said["action"] in ("trigger", "update", "acknowledge", "resolve", "test"), "no such action")
         self.documents.append(said)
         return 204, {}, b""
 
