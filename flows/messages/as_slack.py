@@ -54,9 +54,10 @@ def _row(shown: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 def _kit(block: Block) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     match block:
-        case Header(text):
-            shown = [{"type": "header", "text": {"type": "plain_text", "text": cut(text, 150), "emoji": False}}]
-            shown += _sections(_pieces(text)) if len(text) > 150 else []
+        case Header(text) if len(text) <= 150:
+            shown = [{"type": "header", "text": {"type": "plain_text", "text": text, "emoji": False}}]
+        case Header(text):  # cut in a header and whole below it, it would be read twice
+            shown = _sections([{**piece, "style": {"bold": True}} for piece in _pieces(text)])
         case Paragraph(text):
             shown = _sections(_pieces(text))
         case Facts(pairs):
