@@ -19,5 +19,14 @@ def choose_step_key(names: Iterable[str], wanted: str | None = None) -> str | No
     for name in FIRST:
         if name in known:
             return name
-    plain = {name.strip().lower().replace("-", "_").replace(" ", "_"): name for name in reversed(list(known))}
+    plain = {_plain(name): name for name in reversed(list(known))}
     return next((plain[other] for other in OTHERS if other in plain), None)
+
+
+def counts_steps(key: str) -> bool:
+    """Whether a step column counts optimizer steps, not tokens, samples, epochs or rows."""
+    return key in FIRST or _plain(key) in OTHERS
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_")

@@ -9,16 +9,19 @@ The next segment of a logical run begins an attempt whether or not it goes back.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 import polars as pl
 
 from flows.records import SAMPLE_SCHEMA, STORED_SCHEMA, Attempt, Begin
 from flows.sources.contract import SYSTEM
+from flows.stages.honesty import Facts
 
 MOST_HELD = 200_000  # rows; a source that stays undecided for longer has not gone back
+ROWS_AT_HAND = 4096  # that are gone through one by one
 
 
 @dataclass
@@ -28,11 +31,18 @@ class Tracker:
     attempts: list[Attempt] = field(default_factory=list)
     metrics: dict[str, list[float]] = field(default_factory=dict)
     held: list[tuple[Any, ...]] = field(default_factory=list)
+    facts: Facts = field(default_factory=Facts)  # of the rows that have their attempt
 
     def dump(self) -> str:
         """JSON text."""
         return json.dumps(
-            {"attempts": [vars(a) for a in self.attempts], "metrics": self.metrics, "held": self.held}, default=str
+            {
+                "attempts": [vars(a) for a in self.attempts],
+                "metrics": self.metrics,
+                "held": self.held,
+                "facts": self.facts.dump(),
+            },
+            default=str,
         )
 
     @staticmethod
@@ -41,7 +51,12 @@ class Tracker:
         if text is None:
             return Tracker()
         raw = json.loads(text)
-        return Tracker([Attempt(**a) for a in raw["attempts"]], raw["metrics"], [tuple(row) for row in raw["held"]])
+        return Tracker(
+            [Attempt(**a) for a in raw["attempts"]],
+            raw["metrics"],
+            [tuple(row) for row in raw["held"]],
+            Facts.load(raw.get("facts", {})),
+        )
 
 
 def assign(rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> pl.DataFrame:
@@ -56,21 +71,20 @@ def assign(rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> pl.D
     parts: list[pl.DataFrame] = []
     while len(rows):
         back = _first_back(rows, tracker)
-        forward = rows if back is None else rows[:back]
-        parts.append(_forward(forward, tracker))
+        parts.append(_forward(rows if back is None else rows[:back], tracker))
         if back is None:
             break
-        rows = rows[back:]
-        verdict = _decide(rows, tracker)
-        if verdict is None and not final:
-            tracker.held = rows.with_columns(pl.col("logged_at").dt.to_string("iso:strict")).rows()
-            break
+        late, verdict = _row_by_row(rows[back:], tracker)
+        parts.append(_stored(rows[back : back + len(late)], tracker, late))
+        rows = rows[back + len(late) :]
         if verdict:
             _begin(float(rows["step"][0]), tracker)
-            continue
-        # the first row of the candidate is a lone old one; what follows it is looked at afresh
-        parts.append(_late(rows[:1], tracker))
-        rows = rows[1:]
+        elif verdict is None and final:
+            parts.append(_undecided(rows, tracker))
+            break
+        elif verdict is None:
+            tracker.held = rows.with_columns(pl.col("logged_at").dt.to_string("iso:strict")).rows()
+            break
     return pl.concat(parts) if parts else pl.DataFrame(schema=STORED_SCHEMA)
 
 
@@ -95,45 +109,74 @@ def _first_back(rows: pl.DataFrame, tracker: Tracker) -> int | None:
     steps = rows["step"]
     if steps[0] >= highest and steps.is_sorted():
         return None
+    back = _back(rows, tracker)
+    position = back.arg_max()
+    return position if position is not None and back[position] else None
+
+
+def _back(rows: pl.DataFrame, tracker: Tracker) -> pl.Series:
+    """Which rows have a step below an earlier one of the same metric in this attempt."""
     known = pl.DataFrame(
         {"name": list(tracker.metrics), "known": [m[1] for m in tracker.metrics.values()]},
         schema={"name": pl.String, "known": pl.Float64},
     )
-    before = (
-        rows.select("name", "step")
-        .join(known, on="name", how="left", maintain_order="left")
-        .select(
-            back=pl.col("step") < pl.max_horizontal(pl.col("known"), pl.col("step").cum_max().shift(1).over("name"))
-        )["back"]
-    )
-    position = before.fill_null(value=False).arg_max()
-    return position if position is not None and before[position] else None
+    before = pl.max_horizontal(pl.col("known"), pl.col("step").cum_max().shift(1).over("name"))
+    found = rows.select("name", "step").join(known, on="name", how="left", maintain_order="left")
+    return found.select(back=pl.col("step") < before)["back"].fill_null(value=False)
+
+
+def _row_by_row(rows: pl.DataFrame, tracker: Tracker) -> tuple[list[bool], bool | None]:
+    """The first of `rows` may begin an attempt: whether the rows at hand came late, up to one that does (True) or for
+    which more rows must tell (None); False where none of them does. Logs of two writers go back at every other row."""
+    steps, names = rows["step"][:ROWS_AT_HAND].to_list(), rows["name"][:ROWS_AT_HAND].to_list()
+    late: list[bool] = []
+    for at, (step, name) in enumerate(zip(steps, names, strict=True)):
+        known = tracker.metrics.get(name)
+        if known is None:
+            tracker.metrics[name] = [1, step, step]
+        elif step >= known[1]:
+            tracker.metrics[name] = [known[0] + 1, step, step]
+        else:
+            ahead = zip(islice(steps, at, None), islice(names, at, None), strict=True)
+            verdict = _decide(chain(ahead, _steps(rows[ROWS_AT_HAND:])), tracker)
+            if verdict is not False:
+                return late, verdict
+        late.append(known is not None and step < known[1])
+    return late, False
+
+
+def _undecided(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
+    """What is left when nothing will follow. What goes back came late, be it ever so much."""
+    back = _back(rows, tracker)
+    _count(rows.filter(~back), tracker)
+    return _stored(rows, tracker, back)
 
 
 def _forward(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
     """Rows that only go forward; they count for their metrics."""
     if not tracker.attempts and len(rows):
         tracker.attempts = [Attempt(0, float(rows["step"][0]), None, "start")]
+    _count(rows, tracker)
+    return _stored(rows, tracker, pl.Series([False]).new_from_index(0, len(rows)))
+
+
+def _count(rows: pl.DataFrame, tracker: Tracker) -> None:
     for name, count, high, last in (
-        rows.group_by("name")
+        rows.group_by("name", maintain_order=True)
         .agg(pl.len().alias("n"), pl.col("step").max().alias("h"), pl.col("step").last().alias("l"))
         .iter_rows()
     ):
         old = tracker.metrics.get(name)
         tracker.metrics[name] = [count + (old[0] if old else 0), max(high, old[1]) if old else high, last]
-    return _stored(rows, tracker, late=False)
 
 
-def _late(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
-    return _stored(rows, tracker, late=True)
-
-
-def _stored(rows: pl.DataFrame, tracker: Tracker, *, late: bool) -> pl.DataFrame:
+def _stored(rows: pl.DataFrame, tracker: Tracker, late: Sequence[bool] | pl.Series) -> pl.DataFrame:
     attempt = tracker.attempts[-1].attempt if tracker.attempts else 0
-    return rows.with_columns(attempt=pl.lit(attempt, pl.Int32), late=pl.lit(late)).select(list(STORED_SCHEMA))
+    flags = pl.Series("late", late, dtype=pl.Boolean)
+    return rows.with_columns(flags, attempt=pl.lit(attempt, pl.Int32)).select(list(STORED_SCHEMA))
 
 
-def _decide(rows: pl.DataFrame, tracker: Tracker) -> bool | None:
+def _decide(rows: Iterable[tuple[float, str]], tracker: Tracker) -> bool | None:
     """Whether the first row begins a new attempt: True, False, or None while more rows must tell."""
     # a machine's metrics have no step of their own: they say nothing of where the run went on
     voters = {name: m for name, m in tracker.metrics.items() if not name.startswith(SYSTEM)} or tracker.metrics
@@ -142,7 +185,7 @@ def _decide(rows: pl.DataFrame, tracker: Tracker) -> bool | None:
     last: dict[str, float] = {}
     yes = no = 0.0
     seen = 0
-    for step, name in _steps(rows):
+    for step, name in rows:
         seen += 1
         known = voters.get(name)
         if known is None:

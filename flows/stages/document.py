@@ -15,6 +15,7 @@ from flows.store import Store
 
 CHECKED = "checked"
 MOST_CURVES = 8
+FEW = 3  # metrics of one reason that are named each in a line of its own
 
 
 def run_document(store: Store, run: str) -> RunDoc:
@@ -59,13 +60,15 @@ def last_step(store: Store, run: str) -> float:
 
 
 def not_checked(store: Store, run: str) -> list[tuple[str, str]]:
-    """(check, reason) of everything that was not checked; the metric is part of the reason."""
-    rows = store.coverage(run).iter_rows(named=True)
-    return [
-        (row["check_name"], f"{row['metric']}: {row['reason']}" if row["metric"] else row["reason"])
-        for row in rows
-        if row["reason"] != CHECKED
-    ]
+    """(check, reason) of everything that was not checked; the metric is part of the reason, of many the first ones."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in store.coverage(run).filter(pl.col("reason") != CHECKED).iter_rows(named=True):
+        alike.setdefault((row["check_name"], row["reason"]), []).append(row["metric"])
+    out = []
+    for (check, reason), names in alike.items():
+        shown = names if len(names) <= FEW else [f"{len(names):,} metrics ({', '.join(names[:FEW])} ...)"]
+        out += [(check, f"{name}: {reason}" if name else reason) for name in shown]
+    return sorted(out)
 
 
 def context_of(store: Store, run: str, link: str = "") -> Context:

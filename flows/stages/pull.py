@@ -1,14 +1,16 @@
 """Pull: read what is new from a source, give each row its attempt, store rows and cursor in one transaction a batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import polars as pl
 
-from flows.records import SAMPLE_SCHEMA, Role
+from flows.records import SAMPLE_SCHEMA, Description, Role
 from flows.sources.contract import Source
 from flows.stages.attempts import Tracker, assign, begin
+from flows.stages.honesty import learn
+from flows.stages.honesty_words import said
 from flows.store import Store
 
 
@@ -50,12 +52,25 @@ def pull(
         parts = [] if batch.begins is None else [begin(batch.rows, tracker, batch.begins)]
         rows = pl.concat([*parts, assign(batch.rows, tracker)])
         cursor = batch.cursor
-        new_rows += store.append(
-            found.run, rows, tracker.attempts, cursor, tracker.dump(), batch.notes, role_of
-        ).new_rows
+        new_rows += _stored(store, found, rows, cursor, tracker, batch.notes, role_of)
         if progress is not None:
             progress(new_rows)
     if final and tracker.held and cursor is not None:
         rows = assign(pl.DataFrame(schema=SAMPLE_SCHEMA), tracker, final=True)
-        new_rows += store.append(found.run, rows, tracker.attempts, cursor, tracker.dump(), {}, role_of).new_rows
+        new_rows += _stored(store, found, rows, cursor, tracker, {}, role_of)
     return Pulled(found.run, new_rows, len(tracker.held))
+
+
+def _stored(
+    store: Store,
+    found: Description,
+    rows: pl.DataFrame,
+    cursor: str,
+    tracker: Tracker,
+    notes: Mapping[str, int],
+    role_of: Callable[[str], Role],
+) -> int:
+    """Learn from the rows what the source does not show, and store both; how many rows were new."""
+    learn(tracker.facts, rows, role_of)
+    shown = said(tracker.facts, found.step_key, role_of)
+    return store.append(found.run, rows, tracker.attempts, cursor, tracker.dump(), notes, role_of, facts=shown).new_rows

@@ -173,6 +173,18 @@ def add_coverage(
         )
 
 
+def replace_coverage(
+    connection: duckdb.DuckDBPyConnection, run: str, *, check_name: str, reasons: Mapping[str, int], now: datetime
+) -> None:
+    """Make `reasons` (reason -> count) all that the coverage says of a check of the whole run."""
+    which = "WHERE run = ? AND check_name = ? AND metric = ''"
+    key = [run, check_name]
+    if dict(execute(connection, f"SELECT reason, count FROM coverage {which}", key)) == dict(reasons):
+        return
+    execute(connection, f"DELETE FROM coverage {which}", key)
+    add_coverage(connection, run, check_name=check_name, metric="", counts=reasons, now=now)
+
+
 def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> Unjudged:
     """The rows after the judging watermark: whole batches, as many as fit into `limit` rows, but at least one."""
     after = number(connection, "SELECT judged_batch FROM runs WHERE run_id = ?", [run_id])

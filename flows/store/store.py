@@ -93,11 +93,13 @@ class Store:
         tracker: str,
         notes: Mapping[str, int],
         role_of: Callable[[str], Role],
+        facts: Mapping[str, int] | None = None,
     ) -> Appended:
         """Store `rows` (STORED_SCHEMA, source order), all `attempts` so far, cursor and tracker, in one transaction.
 
         A key (metric, attempt, step) that is stored with the same value is passed over; with another value the sample
-        takes it, and the first one is remembered. `notes` are added to the coverage of the pull.
+        takes it, and the first one is remembered. `notes` are added to the coverage of the pull; `facts` are all that is
+        known of the source and take the place of what was known before (None: that stays).
         """
         samples.check_schema(rows)
         with self._database.writing() as connection:
@@ -105,6 +107,8 @@ class Store:
             appended, rewritten = samples.append(connection, run_id, rows, role_of, now)
             samples.count_rewritten(connection, run, rewritten, now)
             samples.add_coverage(connection, run, check_name="pull", metric="", counts=notes, now=now)
+            if facts is not None:
+                samples.replace_coverage(connection, run, check_name="source", reasons=facts, now=now)
             first = dict(rows.group_by("attempt").agg(pl.col("logged_at").min()).iter_rows())
             runs.save_segments(connection, run_id, attempts, first)
             runs.save_pull_state(connection, run_id, cursor, tracker, now)
