@@ -40,16 +40,19 @@ class CellRows:
             "open": self._open,
         }
 
+    def add_text(self, text: bytes) -> bool:
+        """Whole lines with their newlines, at once; False, with nothing added, where they need a closer look."""
+        if self._open:
+            return False
+        steps = add_plain(self.rows, text, self._layout, self._delimiter, self._width, self._columns, self._numbers)
+        if steps is None:
+            return False
+        self.last_step = float(steps[-1])
+        self.count += len(steps)
+        return True
+
     def add(self, lines: Sequence[bytes]) -> None:
         """Whole lines, without their newlines."""
-        if not self._open:
-            steps = add_plain(
-                self.rows, lines, self._layout, self._delimiter, self._width, self._columns, self._numbers
-            )
-            if steps is not None:
-                self.last_step = float(steps[-1])
-                self.count += len(steps)
-                return
         reader = csv.reader(self._logical(lines), delimiter=self._delimiter)
         while True:
             try:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.errors import BadInput
 from flows.records import Batch, Description
 from flows.sources.cells import CellRows
 from flows.sources.contract import MAX_METRICS, refuse
@@ -18,6 +19,7 @@ from flows.sources.streams import head
 
 DELIMITERS = ",\t;|"
 _TRIED_ROWS = 64
+_PLAIN_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Table:
         for piece in read_lines(self.path, start):
             if not piece.whole and not cells.is_complete(piece.lines[-1]):
                 break  # its last number may have more digits to come
-            cells.add(piece.lines[skip:])
+            if not piece.whole or not cells.add_text(_behind(piece.text, skip)):
+                cells.add(piece.lines[skip:])
             skip, place = 0, piece.place
             if len(cells.rows) >= FLUSH_ROWS:
                 yield _batch(cells, place, restart)
@@ -102,6 +105,27 @@ def open_tables(path: Path, run: str, source: str, wanted: str | None) -> list[T
         table.describe()
     _require_numbers(path, header, layouts_of(header.cells, wanted))
     return tables
+
+
+def _behind(text: bytes, lines: int) -> bytes:
+    """What follows the first lines."""
+    at = 0
+    for _ in range(lines):
+        at = text.find(b"\n", at) + 1
+    return text[at:] if at else text
+
+
+def is_plain_table(path: Path, text: bytes) -> bool:
+    """Whether a text is a table beyond doubt: column names, and then a few lines with nothing but a number a cell."""
+    try:
+        header = read_header(path)
+    except BadInput:
+        return False
+    lines = text.split(b"\n", header.lines + _PLAIN_ROWS)[header.lines : -1]
+    rows = [line.decode("utf-8", "replace").rstrip("\r").split(header.delimiter) for line in lines]
+    return len(rows) == _PLAIN_ROWS and all(
+        len(row) == len(header.cells) and all(not cell or _is_number(cell) for cell in row) for row in rows
+    )
 
 
 def _cells(line: str, delimiter: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.errors import BadInput
 from flows.sources.contract import MAX_LINE_BYTES, Source, refuse
-from flows.sources.delimited import open_tables
+from flows.sources.delimited import is_plain_table, open_tables
 from flows.sources.grammar import UserPattern, built_in, read_line
 from flows.sources.jsonl import first_objects, open_lines, parse_line
 from flows.sources.mllog import open_mllog
@@ -105,17 +105,23 @@ def _binary(path: Path, start: bytes, target: str, reading: Reading) -> list[Sou
 def _console_or_tables(path: Path, target: str, reading: Reading, first: list[dict[str, Any]]) -> list[Source]:
     """A console log that a pattern knows, else objects among other lines, a table, or whatever console log it may be."""
     console = partial(_console, path, target, reading)
+    if not reading.patterns and is_plain_table(path, head(path)):
+        return _tables(path, target, reading)
     header = head(path).removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0].decode("utf-8", "replace")
     if (log := console(thorough=read_line(header, built_in()) is not None)) is not None:
         return [log]
     if sum(choose_step_key(item) is not None for item in first) > 1:
         return [open_lines(path, reading.stem(path), target, reading.step_key, first)]
     try:
-        tables = open_tables(path, reading.stem(path), target, reading.step_key)
+        return _tables(path, target, reading)
     except BadInput as error:
         if (log := console(thorough=True)) is not None:
             return [log]
         raise BadInput(f"{error} (and no pattern of console logs fits its lines: see docs/sources.md)") from None
+
+
+def _tables(path: Path, target: str, reading: Reading) -> list[Source]:
+    tables = open_tables(path, reading.stem(path), target, reading.step_key)
     run = reading.run
     if run is None:
         return list(tables)

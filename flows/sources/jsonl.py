@@ -12,6 +12,7 @@ from flows.sources.contract import ROW_NUMBER, refuse
 from flows.sources.cursor import decode
 from flows.sources.lines import Lines, Place, place_of, read_lines, still_there
 from flows.sources.objects import ObjectRows
+from flows.sources.plain_objects import read_block
 from flows.sources.rows import FLUSH_ROWS, Rows
 from flows.sources.stepkey import choose_step_key
 from flows.sources.timestamps import to_micros
@@ -142,6 +143,9 @@ def _parse_block(lines: list[bytes]) -> list[tuple[dict[str, Any], str]]:
 def _add_lines(objects: ObjectRows, piece: Lines) -> bool:
     """Add the samples of the lines. False for an unfinished last line, which is left for the next pull."""
     notes = objects.rows.notes
+    block = read_block(piece.text) if piece.whole else None
+    if block is not None and is_sample(block.first) and objects.add_block(block):
+        return True
     parsed = _parse_block(piece.lines) or map(parse_line, piece.lines)
     for line, (item, prefix) in zip(piece.lines, parsed, strict=True):
         if item is None:

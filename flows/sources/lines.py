@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,15 @@ class Lines:
     `whole` is False for what stands behind the last newline: the writer may not have finished it.
     """
 
-    lines: list[bytes]
+    text: bytes  # of all of them, with their newlines
     first: int  # number of the first line, from 1
     place: Place
     whole: bool = True
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        """Taken apart only where somebody asks."""
+        return _split(self.text) if self.whole else [self.text]
 
 
 def place_of(cursor: dict[str, Any]) -> Place:
@@ -85,21 +91,19 @@ def read_lines(path: Path, place: Place, *, returns: bool = False) -> Iterator[L
         rest = bytearray(block[cut:])
         start = (start + text[:MARK_BYTES])[:MARK_BYTES] if len(start) < MARK_BYTES else start
         tail = (tail + text[-MARK_BYTES:])[-MARK_BYTES:]
-        lines = _split(text.replace(b"\r", b"\n") if returns else text, at_start=offset == 0)
+        given = text.removeprefix(_BOM) if offset == 0 else text
         first, offset, line = line + 1, offset + len(text), line + text.count(b"\n")
-        yield Lines(lines, first, Place(offset, line, _digest(start, tail)))
+        yield Lines(given.replace(b"\r", b"\n") if returns else given, first, Place(offset, line, _digest(start, tail)))
     if rest:
         text = bytes(rest)
         start = (start + text[:MARK_BYTES])[:MARK_BYTES] if len(start) < MARK_BYTES else start
         tail = (tail + text[-MARK_BYTES:])[-MARK_BYTES:]
         # the newline is still to come and will be counted then
         behind = Place(offset + len(text), line, _digest(start, tail))
-        yield Lines([text.removeprefix(_BOM) if offset == 0 else text], line + 1, behind, whole=False)
+        yield Lines(text.removeprefix(_BOM) if offset == 0 else text, line + 1, behind, whole=False)
 
 
-def _split(text: bytes, at_start: bool) -> list[bytes]:
-    if at_start:
-        text = text.removeprefix(_BOM)
+def _split(text: bytes) -> list[bytes]:
     if not text.strip():
         return []  # a block of nothing but newlines
     lines = text.split(b"\n")

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+import numpy as np
+import polars as pl
+
 from flows.sources.contract import MAX_NAME_CHARS, NO_STEP_NOTE, ROW_NUMBER
+from flows.sources.plain_objects import Block, are_steps, micros_of
 from flows.sources.rows import Rows
 from flows.sources.timestamps import TIME_KEYS, to_micros
 
@@ -47,6 +51,21 @@ class ObjectRows:
         """One object is one line of the log. `step` and `time` (microseconds) overrule what it holds itself."""
         if prefix or not self._add_plain(item, step, time):
             self._add_any(item, step, time, prefix)
+
+    def add_block(self, block: Block) -> bool:
+        """The quickest way for many lines of plain numbers; False, with nothing added, where they need a closer look."""
+        plan = self._plans.get(block.keys) or self._make_plan(block.keys)
+        if not plan.plain or plan.step is None:
+            return False
+        steps = block.table[block.keys[plan.step]]
+        micros = None if plan.time is None else micros_of(block.table[block.keys[plan.time]])
+        if not are_steps(steps) or (plan.time is not None and micros is None):
+            return False
+        values = pl.DataFrame([column for at, column in enumerate(block.table.iter_columns()) if at not in plan.drop])
+        self.rows.add_table(steps.to_numpy(), micros, np.array(plan.metrics, np.int64), values)
+        self.last_step = float(steps[-1])
+        self.count += len(steps)
+        return True
 
     def _add_plain(self, item: Mapping[str, Any], step: object, micros: int | None) -> bool:
         """The quick way for lines of plain numbers; False, with nothing added, where the line needs a closer look."""

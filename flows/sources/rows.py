@@ -27,6 +27,11 @@ class Rows:
         self._empty()
 
     def _empty(self) -> None:
+        self._frames: list[pl.DataFrame] = []
+        self._framed = 0
+        self._begin()
+
+    def _begin(self) -> None:
         self._values = array("d")
         self._metrics = array("q")
         self._steps = array("d")
@@ -34,7 +39,7 @@ class Rows:
         self._counts = array("q")
 
     def __len__(self) -> int:
-        return len(self._values)
+        return self._framed + len(self._values)
 
     def id_of(self, name: str) -> int | None:
         """Number of a metric; None for a name that cannot be kept. Raises BadInput beyond MAX_METRICS names."""
@@ -75,21 +80,56 @@ class Rows:
         self._metrics.frombytes(np.ascontiguousarray(metrics, dtype=np.int64).tobytes())
         self._values.frombytes(np.ascontiguousarray(values, dtype=np.float64).tobytes())
 
+    def add_table(
+        self,
+        steps: NDArray[np.float64],
+        micros: NDArray[np.int64] | None,
+        metrics: NDArray[np.int64],
+        table: pl.DataFrame,
+    ) -> None:
+        """Append lines that all have the same metrics: step and time of each, a column of numbers a metric. Null says
+        that nothing was logged."""
+        self._frame()
+        rows, width = table.shape
+        values = table.to_numpy(order="c").ravel()
+        row, metric = np.repeat(np.arange(rows), width), np.tile(metrics, rows)
+        if any(column.null_count() for column in table.iter_columns()):
+            logged = ~table.select(pl.all().is_null()).to_numpy(order="c").ravel()
+            values, row, metric = values[logged], row[logged], metric[logged]
+        self._put(steps[row], None if micros is None else micros[row], metric, values)
+
     def take(self) -> tuple[pl.DataFrame, dict[str, int]]:
         """The gathered rows and notes; both start from nothing again."""
-        counts = np.array(self._counts, dtype=np.int64)
-        metrics = pl.Series(np.array(self._metrics, dtype=np.int64))
-        times = np.repeat(np.array(self._times, dtype=np.int64), counts)
-        frame = pl.DataFrame(
-            {
-                "step": np.repeat(np.array(self._steps, dtype=np.float64), counts),
-                "logged_at": pl.Series(times.view("datetime64[us]"), dtype=pl.Datetime("us")),
-                "name": pl.Series(self._names, dtype=pl.String).gather(metrics),
-                "value": np.array(self._values, dtype=np.float64),
-            },
-            schema=SAMPLE_SCHEMA,
-        )
+        if self._values or not self._frames:
+            self._frame()
+        frame = pl.concat(self._frames) if len(self._frames) > 1 else self._frames[0]
         notes = dict(self.notes)
         self.notes.clear()
         self._empty()
         return frame, notes
+
+    def _frame(self) -> None:
+        """Make a frame of the lines that were gathered one by one."""
+        counts = np.array(self._counts, dtype=np.int64)
+        times = np.repeat(np.array(self._times, dtype=np.int64), counts)
+        steps = np.repeat(np.array(self._steps, dtype=np.float64), counts)
+        self._put(steps, times, np.array(self._metrics, dtype=np.int64), np.array(self._values, dtype=np.float64))
+        self._begin()
+
+    def _put(
+        self,
+        steps: NDArray[np.float64],
+        micros: NDArray[np.int64] | None,
+        metrics: NDArray[np.int64],
+        values: NDArray[np.float64],
+    ) -> None:
+        when = pl.Datetime("us")
+        times = (
+            pl.Series([None], dtype=when).new_from_index(0, len(steps))
+            if micros is None
+            else pl.Series(micros.view("datetime64[us]"), dtype=when)
+        )
+        names = pl.Series(self._names, dtype=pl.String).gather(pl.Series(metrics))
+        columns = {"step": steps, "logged_at": times, "name": names, "value": values}
+        self._frames.append(pl.DataFrame(columns, schema=SAMPLE_SCHEMA))
+        self._framed += len(steps)

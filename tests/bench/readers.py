@@ -44,8 +44,8 @@ class Least(NamedTuple):
 ASKED = {
     "tfevents": Least(200_000, 1.0),
     "wandb": Least(200_000, 1.0),
-    "csv": Least(500_000, 0.2),
-    "jsonl": Least(200_000, 0.3),
+    "csv": Least(500_000, 0.25),
+    "jsonl": Least(200_000, 1.0),
 }
 
 
