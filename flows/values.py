@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, SecretStr
 PLAIN_SCHEMES = frozenset(
     ("folder", "json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mailtos", "smtp", "smtps", "http", "https")
 )
+# whoever stands alone before the host of such an address is a token, not a user
+WEB_SCHEMES = frozenset(("http", "https", "mlflow", "prometheus", "wandb"))
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 _TELLING = re.compile(r"token|key|secret|pass|sig|auth", re.IGNORECASE)
@@ -59,7 +61,8 @@ def holds_secret(url: str) -> bool:
     """Whether a password or token stands in a URL: before its host, or by name in its query or behind its #."""
     parts = urlsplit(url)
     named = [*parse_qsl(parts.query), *parse_qsl(parts.fragment.rpartition("?")[2])]
-    return parts.password is not None or any(_TELLING.search(key) for key, _ in named)
+    alone = parts.username and parts.scheme.lower().rpartition("+")[2] in WEB_SCHEMES
+    return bool(alone) or parts.password is not None or any(_TELLING.search(key) for key, _ in named)
 
 
 def _secret(value: object) -> object:

@@ -123,7 +123,10 @@ def open_run(config: Config, run: RunSection) -> list[Source]:
         found = opened(each.source)
         if len(found) != 1:
             names = ", ".join(source.describe().run for source in found[:12])
-            raise BadConfig(f"{config.path}: segment {each.label} of run {run.label} holds {len(found)} runs ({names})")
+            raise BadConfig(
+                f"{config.path}: segment {each.label} of run {run.label} holds {len(found)} runs ({names}); a segment is "
+                "one of them: give as its source the file, folder or address of that run alone."
+            )
         parts.append(Segment(each.label, found[0], each.first, each.last, each.parent, each.reason))
     return [Chain(run.label, parts)]
 

@@ -84,15 +84,34 @@ def read_header(path: Path) -> Header:
     at = next((number for number, line in enumerate(lines[:-1]) if line.strip()), None)
     if at is None:
         raise refuse(path, "no whole line yet", "a table starts with a line of column names", 1)
+    at = _below_comments(lines[:-1], at)
     try:
         line = lines[at].decode("utf-8").rstrip("\r").removeprefix("#").lstrip(" ")
     except UnicodeDecodeError:
         raise refuse(path, "not UTF-8 text", "convert it, for example with iconv", at + 1) from None
-    delimiter, cells = max(((mark, _cells(line, mark)) for mark in DELIMITERS), key=lambda pair: len(pair[1]))
+    delimiter, cells = _split(line)
     problem = _header_problem(cells)
     if problem:
         raise refuse(path, problem, "begin the table with a line of column names such as step,loss,grad_norm", at + 1)
     return Header(tuple(cells), delimiter, at + 1)
+
+
+def _below_comments(lines: Sequence[bytes], at: int) -> int:
+    """The line of column names at or below line `at`: comments stand above it, or it is one itself with rows below."""
+    while lines[at].lstrip().startswith(b"#"):
+        below = next((k for k in range(at + 1, len(lines)) if lines[k].strip()), None)
+        if below is None:
+            break
+        line = lines[below].decode("utf-8", "replace").strip()
+        if not line.startswith("#") and _header_problem(_split(line)[1]):
+            break
+        at = below
+    return at
+
+
+def _split(line: str) -> tuple[str, list[str]]:
+    """What separates the cells of a line of column names, and the cells."""
+    return max(((mark, _cells(line, mark)) for mark in DELIMITERS), key=lambda pair: len(pair[1]))
 
 
 def open_tables(path: Path, run: str, source: str, wanted: str | None) -> list[Table]:

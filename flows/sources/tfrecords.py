@@ -20,6 +20,7 @@ from flows.sources.streams import BLOCK_BYTES, open_file
 
 HEADER_BYTES, AROUND_BYTES = 12, 16
 LOST = "record with a damaged length: the rest of the file cannot be read"
+MOST_BYTES = 1 << 31  # no message of protobuf is longer: one that is not there yet never will be
 _KNOWN_LENGTHS = 10_000
 
 
@@ -82,7 +83,7 @@ def _next(file: BinaryIO, offset: int, size: int, lengths: _Lengths) -> Records:
     block = file.read(BLOCK_BYTES)
     length = lengths[block[:HEADER_BYTES]]
     end = offset + length + AROUND_BYTES
-    if length < 0:
+    if length < 0 or (end > size and length >= MOST_BYTES):
         return Records([], offset, Counter({LOST: 1}))
     if end > size:
         return Records([], offset)

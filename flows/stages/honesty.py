@@ -41,6 +41,10 @@ class Facts:
     rows: int = 0  # distances between rows
     changes: int = 0  # how often the distance was another one than before
     jumps: int = 0
+    first: float | None = None  # step of the attempt
+    again: bool = False  # the attempt began no later than the one before; its epoch is not known yet
+    epoch: float | None = None  # the last one that was logged
+    epochs: int = 0  # how often the steps started over with a new one
     clock: list[float] = field(default_factory=list)  # how often it went back, by how many seconds at most, first step
     counts: dict[str, list[int]] = field(default_factory=dict)  # values, of one step again, behind a later step, zeros
     missing: list[list[Any]] = field(default_factory=list)  # [after, before, distance, metrics, names of the first]
@@ -75,10 +79,13 @@ def learn(facts: Facts, stored: pl.DataFrame, role_of: Callable[[str], Role]) ->
             facts.top = max((at for at in (facts.top, facts.frontier) if at is not None), default=None)
             facts.attempt, facts.strides = int(attempts[start]), Strides()
             facts.frontier = facts.distance = None
+            begins = float(part["step"][0])
+            facts.again, facts.first = facts.first is not None and begins <= facts.first, begins
         _clock(facts, part)
         _count(facts, part, role_of)
         _follow(facts, part["step"].to_numpy())
         _rhythm(facts, part)
+        _epochs(facts, part)
         facts.step = float(part["step"][-1])
 
 
@@ -134,6 +141,17 @@ def _follow(facts: Facts, steps: Array) -> None:
         facts.distances = list(known)[: MANY_DISTANCES + 1]
     facts.frontier = float(whole[-1])
     facts.distance = float(distance[-1]) if len(distance) else facts.distance
+
+
+def _epochs(facts: Facts, rows: pl.DataFrame) -> None:
+    """An attempt that starts over at the first step, in a later epoch, is none: the steps count within an epoch."""
+    found = rows.filter(pl.col("name").str.to_lowercase().str.contains(r"(^|[/.])epochs?$"))
+    if not len(found):
+        return
+    value = float(found["value"][0])
+    if facts.again and facts.epoch is not None and value > facts.epoch:
+        facts.epochs += 1
+    facts.again, facts.epoch = False, float(found["value"][-1])
 
 
 def _rhythm(facts: Facts, rows: pl.DataFrame) -> None:

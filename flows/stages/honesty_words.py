@@ -18,7 +18,14 @@ NAME_CHARS = 60
 
 def said(facts: Facts, step_key: str, role_of: Callable[[str], Role]) -> dict[str, int]:
     """Sentence -> how many rows or values it speaks of."""
-    found = {**_clock(facts), **_twice(facts), **_strands(facts), **_zeros(facts), **_skipped(facts)}
+    found = {
+        **_epochs(facts, step_key),
+        **_clock(facts),
+        **_twice(facts),
+        **_strands(facts),
+        **_zeros(facts),
+        **_skipped(facts),
+    }
     if not counts_steps(step_key):
         return found  # tokens and samples have no rhythm to break
     return {**found, **_missing(facts), **_irregular(facts), **_rhythms(facts), **_sparse_loss(facts, role_of)}
@@ -33,6 +40,16 @@ def _metrics(count: int, names: Sequence[str]) -> str:
         if more
         else " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
     )
+
+
+def _epochs(facts: Facts, step_key: str) -> dict[str, int]:
+    if not facts.epochs:
+        return {}
+    times = f"{facts.epochs:,} time{'s' * (facts.epochs > 1)}"
+    return {
+        f"{plain(step_key, NAME_CHARS)} starts over with a new epoch ({times}), which is taken for a run that went back: log a "
+        "step that goes on, or name one with --step-key": facts.epochs
+    }
 
 
 def _missing(facts: Facts) -> dict[str, int]:

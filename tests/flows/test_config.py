@@ -153,6 +153,8 @@ def test_a_channel_takes_its_runs_from_its_severity_on(tmp_path: Path) -> None:
 def test_services_are_secret_and_local_files_are_not() -> None:
     assert is_secret("ntfy://topic")
     assert not is_secret("folder:alerts")
+    assert is_secret("https://hunter2@hooks.example/x")
+    assert not is_secret("mailto://me@example.org")
     assert not is_secret("json://127.0.0.1:8000/hook")
     assert not is_secret("mailto://127.0.0.1:2525?from=a@b.org&to=c@d.org")
 

@@ -207,7 +207,8 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
     "target",
     ["https://me:hunter2@files.example/run.jsonl", "https://files.example/run.jsonl?token=hunter2",
      "https://files.example/run.jsonl#access_token=hunter2", "http://h/#/experiments/1/runs/2?token=hunter2",
-     "prometheus+http://me:hunter2@h/?query=up", "s3://AKIA:hunter2@bucket/run.jsonl"],
+     "prometheus+http://me:hunter2@h/?query=up", "s3://AKIA:hunter2@bucket/run.jsonl",
+     "https://hunter2@files.example/run.jsonl", "mlflow+https://hunter2@h/abc", "wandb://hunter2@team/project/run"],
 )  # fmt: skip
 def test_an_address_that_holds_a_secret_is_refused_and_not_repeated(target: str) -> None:
     with pytest.raises(BadInput, match=r"there is a password, key or token in this address") as refused:

@@ -106,3 +106,16 @@ def test_an_unfinished_last_number_waits(tmp_path: Path) -> None:
 def test_a_chosen_step_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no column 'batch'.*--step-key: step, loss"):
         read(tmp_path, "step,loss\n1,2\n", step_key="batch")
+
+
+@pytest.mark.parametrize(
+    "above", ["# made by a script\n", "# a, b, c\n# 2026-03-01\n\n", "#\n# seed: 7, lr: 0.1\n", "# 1, 2\n"]
+)
+@pytest.mark.parametrize("header", ["step,loss\n", "# step,loss\n"])
+def test_comments_may_stand_above_the_column_names(tmp_path: Path, above: str, header: str) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text(above + header + "1,3.5\n2,3.25\n")
+    (source,) = open_sources(str(path))
+    (batch,) = source.pull(None)
+    assert batch.rows.select("step", "name", "value").rows() == [(1.0, "loss", 3.5), (2.0, "loss", 3.25)]
+    assert batch.notes == {}

@@ -22,7 +22,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from flows.errors import BadInput
 from flows.records import Batch
 from flows.sources.catalogue import open_sources
-from flows.sources.crc32c import crc32c
+from flows.sources.crc32c import crc32c, masked_crc32c
 from flows.stages.attempts import Tracker, assign
 
 Row = tuple[float, str, float]
@@ -367,3 +367,17 @@ def test_a_tensor_of_very_many_dimensions_is_passed_over_at_once(tmp_path: Path)
     (batch,) = open_sources(str(path))[0].pull(None)
     assert batch.rows.select("step", "value").rows() == [(1.0, 2.0)]
     assert batch.notes == {"histogram, image, text or other value that is no scalar": 1}
+
+
+def test_a_record_that_says_it_is_longer_than_any_message_is_told_not_awaited(tmp_path: Path) -> None:
+    rows = [(step, {"loss": float(step)}) for step in range(2)]
+    length = (1 << 40).to_bytes(8, "little")
+    header = length + int(masked_crc32c([length])[0]).to_bytes(4, "little")
+    path = tmp_path / "events.out.tfevents.1.host"
+    path.write_bytes(files.event_file(rows) + header + b"\0" * 100)
+    (source,) = open_sources(str(path))
+    batches = list(source.pull(None))
+    assert ([r for b in batches for r in b.rows["value"]], [dict(b.notes) for b in batches][-1]) == (
+        [0.0, 1.0],
+        {LOST: 1},
+    )

@@ -141,6 +141,16 @@ def test_two_strands_that_are_written_by_turns_are_told():
     assert [text for text in told(log(range(299, -1, -1))) if "the rows stand in reverse order" in text]
 
 
+def test_steps_that_start_over_with_each_epoch_are_told():
+    rows = [(float(s), None, {"epoch": float(e), "loss": 1.0}) for e in range(4) for s in range(30)]
+    assert told(rows, cuts=(60, 61)) == {
+        "step starts over with a new epoch (3 times), which is taken for a run that went back: log a step that goes on, or "
+        "name one with --step-key": 3
+    }
+    restarted = [(float(s), None, {"train/epoch": s // 10, "loss": 1.0}) for s in [*range(30), *range(40)]]
+    assert told(restarted) == {}
+
+
 def test_a_loss_of_exactly_zero_among_others_is_told():
     rows = [(float(s), None, {"loss": 0.0 if s in (50, 70) else 2.0, "lr": 0.0 if s < 3 else 1.0}) for s in range(200)]
     assert told(rows) == {
