@@ -20,15 +20,18 @@ from flows.sections import (
     BoundSection,
     ChannelSection,
     CheckSection,
+    LadderSection,
     MixtureSection,
     PatternSection,
     PlanSection,
     RecordSection,
     RetentionSection,
     RoleSection,
+    RungSection,
     RunSection,
     Section,
     SegmentSection,
+    SizeSection,
     StageSection,
     StoreSection,
     WatchSection,
@@ -50,6 +53,7 @@ class Config(Section):
     pattern: tuple[PatternSection, ...] = ()
     record: RecordSection = RecordSection()
     phone: PhoneSection | None = None
+    ladder: LadderSection = LadderSection()
     path: Path = Field(default=Path(FILE), exclude=True)
 
     @model_validator(mode="after")
@@ -59,6 +63,7 @@ class Config(Section):
             "run": [each.label for each in self.run],
             "check": [each.label for each in self.check],
             "pattern": [each.name for each in self.pattern],
+            "ladder.rung": [each.name for each in self.ladder.rung],
         }
         for what, names in named.items():
             if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -117,7 +122,7 @@ def _toml(path: Path) -> dict[str, Any]:
         raise BadConfig(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _problems(path: Path, error: ValidationError, within: tuple[str, ...] = ()) -> BadConfig:
+def _problems(path: Path, error: ValidationError, within: tuple[int | str, ...] = ()) -> BadConfig:
     lines = [
         f"{path}: {_where((*within, *item['loc']))}{_said({**item, 'loc': (*within, *item['loc'])})}"
         for item in error.errors(include_url=False)
@@ -152,6 +157,8 @@ _INNER: dict[str, type[BaseModel]] = {  # the deepest first
     "mixture": MixtureSection,
     **dict.fromkeys(("tokens_per_step", "batch_size", "sequence_length"), StageSection),
     "plan": PlanSection,
+    "rung": RungSection,
+    "ladder": SizeSection,
     "roles": RoleSection,
     "segment": SegmentSection,
     "retention": RetentionSection,
@@ -169,9 +176,11 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
         "pattern": PatternSection,
         "record": RecordSection,
         "phone": PhoneSection,
+        "ladder": LadderSection,
+        "plan": PlanSection,  # of a file of its own
     }
     names = [part for part in location if isinstance(part, str)]
-    inner = next((model for name, model in _INNER.items() if name in names), None)
+    inner = next((model for name, model in _INNER.items() if name in names[1:]), None)
     model = Config if not names else inner or sections[names[0]]
     return [name for name in model.model_fields if name not in OURS]
 
@@ -209,6 +218,13 @@ def _absolute(config: Config, path: Path) -> Config:
             "channel": channels,
             "check": tuple(
                 each.model_copy(update={"sql": Path(_from(folder, str(each.sql)))}) for each in config.check
+            ),
+            "ladder": config.ladder.model_copy(
+                update={
+                    "rung": tuple(
+                        each.model_copy(update={"source": _from(folder, each.source)}) for each in config.ladder.rung
+                    )
+                }
             ),
             "watch": config.watch.model_copy(update={"out": out}),
             "record": config.record.model_copy(update={"out": record}),

@@ -104,6 +104,20 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What was expected of a run, and when that was said (unix seconds). Never changed: another one has another version.
+
+    `body["from_step"]` is the last step that was known then (None: none): it judges only what came later.
+    """
+
+    run: str
+    name: str  # ladder, prediction
+    version: str
+    recorded_at: float
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Operation:
     """One line of the log of incidents: what a person did to one, or what the judge said of it. Never changed.
 

@@ -37,6 +37,7 @@ from flows.stages.bounds import Watched
 from flows.stages.firing import keep_firing, keepers, tell_in_hand
 from flows.stages.gather import Terms
 from flows.stages.judge import Announce, Judged, judge, tell
+from flows.stages.ladder import LADDER
 from flows.stages.notify import notify
 from flows.stages.past import Answers
 from flows.stages.planned import SOURCE, plan_of, planned_events
@@ -211,9 +212,16 @@ def _judge(house: _House, store: Store, run: RunSection, name: str) -> Judged:
         clock=house.clock,
         live=is_live(store, name),
         watched=watched_bounds(house.config, name),
-        against=Against(None if run.plan is None else plan_of(run.plan), _reference(house, store, run, name)),
+        against=Against(
+            None if run.plan is None else plan_of(run.plan), _reference(house, store, run, name), _expected(store, name)
+        ),
         announce=_announce(house, store, name),
     )
+
+
+def _expected(store: Store, name: str) -> list[Mapping[str, Any]]:
+    """What ladders predicted of a run, oldest first."""
+    return [each.body for each in store.expectations(name) if each.name == LADDER]
 
 
 def _references_first(config: Config) -> list[RunSection]:

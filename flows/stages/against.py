@@ -1,6 +1,6 @@
-"""What a run is held against beside its own past: its plan, and a reference run."""
+"""What a run is held against beside its own past: its plan, a reference run, and what smaller runs predict."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from detectors.plan import Plan
 from flows.records import Attempt
 from flows.stages.beside import Reference, beside, not_beside
 from flows.stages.crowd import Roles
+from flows.stages.departed import departed
 from flows.stages.document import CHECKED
 from flows.stages.fresh import Flat, Samples
 from flows.stages.planned import held_to_plan, unplanned
@@ -22,6 +23,7 @@ class Against:
 
     plan: Plan | None = None
     reference: Reference | None = None
+    expectations: Sequence[Mapping[str, Any]] = ()  # bodies of a ladder's, as they were recorded
 
 
 def judged_against(
@@ -43,6 +45,9 @@ def judged_against(
     if against.reference is not None:
         own = mine.setdefault("reference", {})
         said += beside(against.reference, store, parts, metrics, own, parents.get("reference", {}))
+    if against.expectations:
+        own = mine.setdefault("ladder", {})
+        said += departed(against.expectations, every, metrics, own, parents.get("ladder", {}), attempt.first_step)
     return said
 
 
@@ -54,6 +59,16 @@ def of_against(against: Against, store: Store, metrics: Roles, state: RunState) 
         yield _row("plan", reason)
     if against.reference is not None:
         yield _row("reference", not_beside(against.reference, store, metrics, newest.get("reference", {})))
+    if against.expectations:
+        yield _row("ladder", _not_expected(against.expectations[-1], metrics))
+
+
+def _not_expected(body: Mapping[str, Any], metrics: Roles) -> str:
+    """What the ladder does not judge, and why; which part of the schedule no rung knows."""
+    said = [f"{name}: {why}" for name, why in body["not_expected"].items() if name in metrics]
+    ends = [f"{rung['name']} ended at {rung['ended']:.0%}" for rung in body["rungs"] if rung["censored"]]
+    said += [f"{', '.join(ends)}: what follows is extrapolated, alarms there are at most S2"] if ends else []
+    return "; ".join(said)
 
 
 def _row(check: str, reason: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import duckdb
 import polars as pl
 
 from flows.errors import BadInput
-from flows.records import Attempt, Description, Event, Role
+from flows.records import Attempt, Description, Event, Expected, Role
 from flows.store.connection import statement
 from flows.store.frames import execute, given, number, one, rows, select
 
@@ -160,6 +160,36 @@ def events(connection: duckdb.DuckDBPyConnection, run: str) -> list[Event]:
     """The events of a run by step."""
     found = rows(connection, "SELECT * FROM events WHERE run = ? ORDER BY step, recorded_at, event_id", [run])
     return [_event(row) for row in found]
+
+
+def expect(connection: duckdb.DuckDBPyConnection, run: str, name: str, body: Mapping[str, Any], now: datetime) -> str:
+    """Add an expectation with the step after which it judges: the last one that is stored. Returns its version."""
+    reached = one(connection, "SELECT max(last_step) FROM metrics WHERE run = ?", [run])
+    known = number(connection, "SELECT count(*) FROM expectations WHERE run = ? AND name = ?", [run, name])
+    version = str(known + 1)
+    told = {**body, "from_step": None if reached is None else reached[0]}
+    execute(
+        connection,
+        "INSERT INTO expectations (run, name, version, recorded_at, body) VALUES (?, ?, ?, ?, ?)",
+        [run, name, version, now, json.dumps(told, sort_keys=True)],
+    )
+    return version
+
+
+def expectations(connection: duckdb.DuckDBPyConnection, run: str | None) -> list[Expected]:
+    """Of one run or of all, as they were recorded."""
+    found = rows(
+        connection,
+        "SELECT * FROM expectations WHERE ? IS NULL OR run = ? ORDER BY recorded_at, run, name, length(version), version",
+        [run, run],
+    )
+    return [
+        Expected(
+            row["run"], row["name"], row["version"], row["recorded_at"].replace(tzinfo=UTC).timestamp(),
+            json.loads(row["body"]),
+        )
+        for row in found
+    ]  # fmt: skip
 
 
 def _event(row: dict[str, Any]) -> Event:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from flows.errors import BadConfig, LeaseTaken
-from flows.records import Attempt, Description, Event, Operation, Role
+from flows.records import Attempt, Description, Event, Expected, Operation, Role
 from flows.store import (
     compaction,
     judgements,
@@ -128,6 +128,16 @@ class Store:
         """Make `events` the ones of a source: new ones are added, and those that lie ahead and are no longer told are gone."""
         with self._database.writing() as connection:
             runs.keep_events(connection, run, source, events, self._now())
+
+    def expect(self, run: str, name: str, body: Mapping[str, Any]) -> str:
+        """Put an expectation on record, under the next version of its name; none is ever changed. Returns the version."""
+        with self._database.writing() as connection:
+            return runs.expect(connection, run, name, body, self._now())
+
+    def expectations(self, run: str | None = None) -> list[Expected]:
+        """The expectations of a run, or of all, in the order in which they were recorded."""
+        with self._database.reading() as connection:
+            return runs.expectations(connection, run)
 
     # judge
 

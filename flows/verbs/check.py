@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,9 @@ def check(
     reference: Annotated[
         str | None, typer.Option(help="another run (file or address) to compare with, step by step")
     ] = None,
+    ladder: Annotated[
+        Path | None, typer.Option(help="what smaller runs predict: a file of `watchkeeper ladder fit --out`")
+    ] = None,
     store: Annotated[Path | None, typer.Option(help="keep what was read and found in this DuckDB file")] = None,
     pattern: Annotated[
         list[str] | None,
@@ -52,7 +55,14 @@ def check(
     if html is not None and html.exists() and not _is_page(html):
         raise BadConfig(f"--html {html}: this file is no HTML page and would be lost; give another name.")
     runs = run_checks(
-        paths, step_key=step_key, store=store, html=html, patterns=pattern or [], plan=plan, reference=reference
+        paths,
+        step_key=step_key,
+        store=store,
+        html=html,
+        patterns=pattern or [],
+        plan=plan,
+        reference=reference,
+        ladder=ladder,
     )
     if as_json:
         print(json.dumps(plain({"schema": SCHEMA, "runs": runs}), allow_nan=False, ensure_ascii=False))  # noqa: T201
@@ -93,6 +103,7 @@ def run_checks(
     patterns: Sequence[str] = (),
     plan: Path | None = None,
     reference: str | None = None,
+    ladder: Path | None = None,
 ) -> list[RunDoc]:
     """Pull and judge every run of the paths; an error in one of them stops all (exit status 2 has one meaning)."""
     from flows.config import load_plan
@@ -109,6 +120,7 @@ def run_checks(
     from flows.stages.pull import pull
     from flows.store import open_store
 
+    expected = [] if ladder is None else [_expectations(ladder)]
     section = None if plan is None else load_plan(plan)
     own = [UserPattern(f"--pattern {at}", regex) for at, regex in enumerate(patterns, start=1)]
     sources = [source for path in paths for source in open_sources(path, step_key=step_key, patterns=own)]
@@ -131,7 +143,9 @@ def run_checks(
                 kept.keep_events(found.run, SOURCE, list(planned_events(section)))
             beside = other.describe().run if other is not None else found.run
             against = Against(
-                None if section is None else plan_of(section), None if beside == found.run else Reference(beside)
+                None if section is None else plan_of(section),
+                None if beside == found.run else Reference(beside),
+                expected,
             )
             judge(kept, found.run, load_playbook, clock=time.time, against=against)
         out.append(run_document(kept, found.run))
@@ -145,6 +159,20 @@ def run_checks(
         except OSError as error:
             raise BadConfig(f"--html {html}: cannot be written ({error.strerror}); give another path.") from error
     return out
+
+
+def _expectations(path: Path) -> dict[str, Any]:
+    """The body of a ladder's expectations. Raises BadInput."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no JSON"
+        raise BadInput(
+            f"--ladder {path}: cannot be read ({reason}); `watchkeeper ladder fit --out` writes one."
+        ) from None
+    if not isinstance(body, dict) or not {"version", "metrics", "at", "per_step", "rungs"} <= body.keys():
+        raise BadInput(f"--ladder {path}: these are no expectations; `watchkeeper ladder fit --out` writes them.")
+    return body
 
 
 def _reference(

@@ -27,6 +27,8 @@ ALSO = {  # judged by the stages themselves: two metrics, a whole run, or what a
     "restarts": "the attempts of a run",
     "plan": "learning_rate, batch_size, sequence_length, tokens, checkpoint, loss of a run with a plan",
     "reference": "whole-run losses, norms, drops, entropies and logits of a run with a reference",
+    "departure": "metrics that a ladder expects",
+    "given_loss": "metrics that a ladder expects",
     "replays": "whole-run losses and gradient norms of an attempt, with its parents'",
     "bounds": "any metric that a [bound](bounds.md) names",
 }
