@@ -2,13 +2,14 @@
 
 Sees: block medians of 16 samples (means of drop fractions) less what the ladder expects at that share of the schedule,
 from 8 % of it on. (1) Offset of a whole-run metric: the median between 8 % and 12 %, told once: S1 where it lies outside
-the 90 % band, else S0. (2) A shift: the last 4, 16 or 64 blocks against up to four times as many before them. The ladder
+the 99 % band, else S0. (2) A shift: the last 4, 16 or 64 blocks against up to four times as many before them. The ladder
 has taken the trend and the bend away, so that the baseline may be long; allowed is what the shape of a rung missed the
 others by, in proportion to the logarithm of the share of the schedule up to a doubling, and five errors, and the gate of
 the role. (3) A drift: the last 2 % of the schedule against the offset, beyond the gate, the 99 % band of the shape and five
-errors. A worse loss is S2, S3 when the whole stands outside of the 99 % band for 2 % of the schedule; everything else S1.
-Behind the end of a rung that stopped early nothing is more than S2. (4) A gradient norm that still rises two standard
-deviations behind the peak of the rungs, S1. Over when 16 blocks are back by two thirds.
+errors. Of a leaf it takes three gates and twice the band. A worse loss is S2, S3 when the whole stands outside of the 99 %
+band for 2 % of the schedule; everything else S1. Behind the end of a rung that stopped early nothing is more than S2.
+(4) A gradient norm that still rises two standard deviations behind the peak of the rungs, S1. Over when 16 blocks are
+back by two thirds.
 Silent: before 8 % and behind the end of the schedule; where the run's settings or three rungs are not comparable.
 Fooled by: a ladder of another recipe that nobody declared; a schedule that is not the planned one.
 False alarms: see docs/ladder.md. Units: log (loss, norms), logit (fractions), log of the deficit to the highest entropy.
@@ -35,7 +36,8 @@ KEPT = WINDOWS[-1] * (1 + BEFORE)
 PARTS = 200  # of the schedule: medians that a drift is told from
 RECENT = 4  # parts
 SETTLED = 0.12  # share at which the offset is known
-ERRORS, Z90, Z99 = 5.0, 1.6449, 2.5758
+ERRORS, Z99 = 5.0, 2.5758
+LEAF = 3.0  # times the gate, for one of many
 MEDIAN = 1.2533
 BACK = 16  # blocks
 
@@ -132,20 +134,27 @@ def _shift(role: str, expected: Mapping[str, Any], now: Mapping[str, Any]) -> tu
             before = miss[-width - LEAST : -width]
         base = float(np.median(before))
         size = float(np.median(window)) - base
-        if abs(size) < GATES[role]:
+        if abs(size) < _gate(role, expected):
             continue
         halves = (window[: width // 2], window[width // 2 :])
         lasts = all(math.copysign(1.0, size) * (float(np.median(half)) - base) >= abs(size) / 2 for half in halves)
         middle = float(at[-len(before) - width : -width].mean())
         error = MEDIAN * noise_of(before[-64:], prior) * math.sqrt(1 / width + 1 / len(before))
-        if lasts and abs(size) >= max(GATES[role], ERRORS * error) + _allowed(expected, middle, float(at[-1])):
+        if lasts and abs(size) >= max(_gate(role, expected), ERRORS * error) + _allowed(
+            expected, middle, float(at[-1])
+        ):
             return size, base, float(at[-width])
     return None
 
 
+def _gate(role: str, expected: Mapping[str, Any]) -> float:
+    return GATES[role] * (LEAF if expected.get("leaf") else 1.0)
+
+
 def _allowed(expected: Mapping[str, Any], since: float, at: float) -> float:
     """What the shape may be off by from one share of the schedule to another: its whole deviation in a doubling."""
-    return float(Z99 * expected["shape_sd"] * min(1.0, math.log2(at / since)))
+    deviations = Z99 * (2 if expected.get("leaf") else 1)
+    return float(deviations * expected["shape_sd"] * min(1.0, math.log2(at / since)))
 
 
 def _part(
@@ -167,7 +176,7 @@ def _part(
     prior = MEDIAN * expected["noise"] / math.sqrt(BLOCK)
     inside = int((blocks[0] > shares[-RECENT] - 1 / PARTS).sum())
     error = MEDIAN * noise_of(blocks[1, -64:], prior) * math.sqrt(2 / max(inside, 1))
-    drifts = abs(size) >= max(GATES[role], ERRORS * error) + _allowed(expected, START, at)
+    drifts = abs(size) >= max(_gate(role, expected), ERRORS * error) + _allowed(expected, START, at)
     if drifts and (now["episode"] is None or _loud(role, size, at, miss, expected) > now["told"]):
         began_at = now["blocks"][0, 0] if now["episode"] is not None else shares[-RECENT]
         said += _told(step, at, size, now["offset"], float(began_at), name, role, expected, now, how="drift")
@@ -189,7 +198,7 @@ def _offset(
     size = now["offset"]
     blocks = now["blocks"][1]
     error = MEDIAN * noise_of(blocks[-64:], 0.0) / math.sqrt(len(blocks))
-    outside = abs(size) > Z90 * math.hypot(float(np.interp(at, expected["at"], expected["sd"])), error)
+    outside = abs(size) > Z99 * math.hypot(float(np.interp(at, expected["at"], expected["sd"])), error)
     found = _finding(step, first, at, size, 1 if outside else 0, "offset", name, role, expected, how="offset", base=0.0)
     return [found, Recovery(DETECTOR[0], name, "offset", step)]
 

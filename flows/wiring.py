@@ -37,7 +37,7 @@ from flows.stages.bounds import Watched
 from flows.stages.firing import keep_firing, keepers, tell_in_hand
 from flows.stages.gather import Terms
 from flows.stages.judge import Announce, Judged, judge, tell
-from flows.stages.ladder import LADDER
+from flows.stages.ladder import LADDER, is_usable
 from flows.stages.notify import notify
 from flows.stages.past import Answers
 from flows.stages.planned import SOURCE, plan_of, planned_events
@@ -221,7 +221,7 @@ def _judge(house: _House, store: Store, run: RunSection, name: str) -> Judged:
 
 def _expected(store: Store, name: str) -> list[Mapping[str, Any]]:
     """What ladders predicted of a run, oldest first."""
-    return [each.body for each in store.expectations(name) if each.name == LADDER]
+    return [each.body for each in store.expectations(name) if each.name == LADDER and is_usable(each.body)]
 
 
 def _references_first(config: Config) -> list[RunSection]:

@@ -18,6 +18,8 @@ from flows.store import Store
 
 LADDER, PREDICTION = "ladder", "prediction"
 LAST = 0.05  # of the schedule: its mean is the final loss
+BODY = {"metrics", "at", "per_step", "parameters", "rungs", "not_expected", "refused"}
+METRIC = {"role", "base", "rungs", "centre", "sd", "level_sd", "shape_sd", "noise", "censored_from"}
 ROLES = (*ladder_fit.CURVES, *ladder_fit.LAWS, "learning_rate")
 
 
@@ -61,6 +63,13 @@ def fit(
         raise BadConfig(f"run {name}: nothing can be expected from this ladder: {error}.") from None
     tokens = large.tokens_per_step / share if large.tokens_per_step is not None else None
     return {**body, "align": ladder.align, "per_step": share, "tokens": tokens}
+
+
+def is_usable(body: object) -> bool:
+    """Whether these are expectations that this version made, or one that is like it."""
+    if not isinstance(body, dict) or body.get("version") != ladder_fit.VERSION or not body.keys() >= BODY:
+        return False
+    return all(isinstance(one, dict) and one.keys() >= METRIC for one in body["metrics"].values())
 
 
 def _distinct(rungs: Sequence[Rung]) -> None:

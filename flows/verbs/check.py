@@ -163,15 +163,19 @@ def run_checks(
 
 def _expectations(path: Path) -> dict[str, Any]:
     """The body of a ladder's expectations. Raises BadInput."""
+    from flows.stages.ladder import is_usable
+
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
+        body: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no JSON"
         raise BadInput(
             f"--ladder {path}: cannot be read ({reason}); `watchkeeper ladder fit --out` writes one."
         ) from None
-    if not isinstance(body, dict) or not {"version", "metrics", "at", "per_step", "rungs"} <= body.keys():
-        raise BadInput(f"--ladder {path}: these are no expectations; `watchkeeper ladder fit --out` writes them.")
+    if not is_usable(body):
+        raise BadInput(
+            f"--ladder {path}: these are no expectations of this version; `watchkeeper ladder fit --out` writes them."
+        )
     return body
 
 
