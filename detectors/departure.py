@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from detectors.finding import Answer, Finding, Recovery
-from detectors.ladder_fit import began, transformed
+from detectors.ladder_fit import began, behind, transformed
 from detectors.ladder_rungs import MAD, START
 from detectors.noise import BLOCK
 from detectors.series import Array
@@ -266,14 +266,6 @@ def _goes_on(step: float, name: str, now: dict[str, Any]) -> list[Answer]:
     return [ended]
 
 
-def behind(expected: Mapping[str, Any], at: float, size: float) -> float | None:
-    """The share of the tokens so far (and so of the compute) that a loss higher by `size` is worth; None on a flat curve."""
-    shares = np.array([at * 0.9, at * 1.1])
-    low, high = np.interp(shares, expected["at"], expected["centre"])
-    slope = (float(high) - float(low)) / math.log(1.1 / 0.9)
-    return math.expm1(min(size / -slope, 5.0)) if slope < -1e-4 else None
-
-
 def _finding(
     step: float,
     since: float,
@@ -291,7 +283,6 @@ def _finding(
         "at": at,
         "sd": sd,
         "rungs": len(expected["rungs"]),
-        "cadence": 1.0 / expected.get("samples_per_step", 1.0),
     }
     early = expected["censored_from"]
     if early is not None and at > early:

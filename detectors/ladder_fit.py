@@ -54,6 +54,14 @@ def most(lines: Sequence[Line]) -> float:
     return math.log(math.floor(math.exp(seen)) + 1)
 
 
+def behind(expected: Mapping[str, Any], at: float, size: float) -> float | None:
+    """The share of the tokens so far (and so of the compute) that a loss higher by `size` is worth; None on a flat curve."""
+    shares = np.array([at * 0.9, at * 1.1])
+    low, high = np.interp(shares, expected["at"], expected["centre"])
+    slope = (float(high) - float(low)) / math.log(1.1 / 0.9)
+    return math.expm1(min(size / -slope, 5.0)) if slope < -1e-4 else None
+
+
 CURVES = ("token_drop", "router_entropy", "grad_norm", "param_norm", "eval_score")
 LAWS = ("loss", "eval_loss")
 
