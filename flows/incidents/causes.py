@@ -11,18 +11,21 @@ from flows.incidents.severity import KnownEvent, is_near
 
 UNKNOWN = "unattributed_change"
 OWN_PATTERN = "own_bound"
+PASSED = 150  # samples: a divergence that is back by then was a spike
 
 
 def lasting(findings: Sequence[Finding], recovered: Mapping[Episode, float | None], end: float) -> list[Finding]:
-    """The findings with `lasted`: samples from the onset to the recovery, or to `end` while there is none."""
-    ends = (recovered.get(episode_of(item)) for item in findings)
-    return [
-        replace(
-            item,
-            evidence={**item.evidence, "lasted": ((end if over is None else over) - item.onset_step) / cadence(item)},
-        )
-        for item, over in zip(findings, ends, strict=True)
-    ]
+    """The findings with `lasted`: samples from the onset to the recovery, or to `end` while there is none.
+
+    A divergence that came back soon was a spike, whatever it looked like on its way up.
+    """
+    out = []
+    for item in findings:
+        over = recovered.get(episode_of(item))
+        lasted = ((end if over is None else over) - item.onset_step) / cadence(item)
+        kind = "spike" if item.kind == "divergence" and over is not None and lasted <= PASSED else item.kind
+        out.append(replace(item, kind=kind, evidence={**item.evidence, "lasted": lasted}))
+    return out
 
 
 def hypotheses(

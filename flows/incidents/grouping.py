@@ -10,19 +10,24 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from detectors.cause import SPEED
 from detectors.finding import Finding, Recovery, cadence, number
 from flows.incidents.incident import Episode, canonical, episode_of
 
 SLOW = frozenset({"trend", "plateau", "overfit", "variance", "ladder"})  # their onset is an estimate over a long window
-SHARP = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "invariant", "replay"})  # their onset is exact
+# their onset is exact; a constant that drifts off is only seen once it has passed a tolerance
+SHARP = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "replay"})
+SETTLED = frozenset({"level", "divergence", "invariant"})  # something lasting began at the onset
 CATASTROPHIC = frozenset({"divergence", "nonfinite"})
 DYNAMICS = frozenset(
     {"loss", "grad_norm", "update_norm", "param_norm", "token_drop", "router_entropy", "router_load", "router_bias"}
     | {"router_logit", "max_logit", "logsumexp", "eval_loss", "eval_score", "clipped", "skipped_steps"}
 )
 NEAR = 8  # samples: sharp moves of one origin
+AGAIN = 3  # samples: two lone spikes of one metric that are one, as in the rule "two of three samples"
 WIDE = 64  # samples: moves with an estimated onset
 SETTLE = 500  # samples: how long a metric may fire again and still belong to the same incident
+GROWS = 8  # times as long a lasting move may take to grow into something graver
 SHARE = 0.02  # of the steps seen so far, the upper bound of each window
 LAG_SHARE = 0.25  # of the detection lag of slow findings: the error of their onsets
 
@@ -35,6 +40,7 @@ class Group:
     recovered: dict[Episode, float | None] = field(default_factory=dict)
     by_metric: dict[str, list[Finding]] = field(default_factory=dict)
     causes: list[Finding] = field(default_factory=list)  # what has a wake
+    lead: Finding | None = None  # the first lasting move that is worth a look, where the anchor is a passing thing
     brief: bool = True
     unrecovered: int = 0
     last_step: float = -math.inf  # of anything said
@@ -70,7 +76,9 @@ class Group:
         self.brief = self.brief and is_brief(finding)
         self.last_step = max(self.last_step, finding.detected_step)
         self.settling = max(self.settling, settle(finding))
-        if finding.kind in CATASTROPHIC and finding.severity >= 3:
+        if self.lead is None and finding.kind in SETTLED and finding.severity >= 2:
+            self.lead = finding
+        if has_wake(finding):
             self.causes.append(finding)
 
 
@@ -119,6 +127,16 @@ def closes(findings: Sequence[Finding], resolved_step: float) -> float:
 def heard(finding: Finding) -> float:
     """The step at which what is said may still join something: that a run went back belongs to where it went back to."""
     return finding.onset_step if finding.kind == "rewind" else finding.detected_step
+
+
+def has_wake(finding: Finding) -> bool:
+    """What disturbs all that is learned for a while: divergences, non-finite values, a learning rate set by nobody's
+    plan, a loss on another level, and whatever of the training is worth a page."""
+    if finding.role == "learning_rate":
+        return finding.kind == "schedule" and finding.severity >= 2
+    if finding.kind == "level" and finding.role == "loss":
+        return finding.severity >= 2
+    return finding.severity >= 3 and (finding.kind in CATASTROPHIC or finding.role in DYNAMICS)
 
 
 def samples_out(finding: Finding) -> float:
@@ -180,8 +198,8 @@ class _Board:
             return again
         nearby = sorted({*same_metric, *self._open(self._around(finding), finding)})
         fitting = [(gap, i) for i in nearby if (gap := distance(self.groups[i], finding)) is not None]
-        if fitting:
-            return min(fitting)[1]
+        if fitting:  # a slow machine is the nearer origin for a speed, another change of the training for a loss
+            return min((_is_other_sort(self.groups[i], finding), gap, i) for gap, i in fitting)[2]
         return next((i for i in nearby if is_aftermath(self.groups[i], finding)), None)
 
     def _open(self, indices: Iterable[int], finding: Finding) -> list[int]:
@@ -205,7 +223,11 @@ def fires_again(known: Group, finding: Finding) -> bool:
     It is back when the first of its detectors says so: others wait much longer to be sure.
     """
     mine = [item for item in known.by_metric.get(finding.metric, ()) if is_slow(item) == is_slow(finding)]
-    if not mine or known.brief:
+    if known.brief:
+        return False
+    if goes_on(known, finding):
+        return True
+    if not mine:
         return False
     last = max(item.detected_step for item in mine)
     steps = [known.recovered[episode_of(item)] for item in mine]
@@ -213,23 +235,64 @@ def fires_again(known: Group, finding: Finding) -> bool:
     return mine[0].onset_step <= finding.onset_step <= end + settle(finding)
 
 
+def goes_on(known: Group, finding: Finding) -> bool:
+    """A metric whose lasting move in the same direction is still open moves further: a trend, or something graver.
+
+    The onset of a trend may be wrong by its lag; what is graver may come within eight times the settling time.
+    """
+    slow = is_slow(finding)
+    if not slow and (finding.kind not in SETTLED or finding.severity < 3):
+        return False
+    mine = [
+        item
+        for item in known.by_metric.get(finding.metric, ())
+        if item.kind in SETTLED and item.direction == finding.direction and known.recovered[episode_of(item)] is None
+    ]
+    if not mine:
+        return False
+    lag = finding.detected_step - finding.onset_step if slow else 0.0
+    reach = (1 if slow else GROWS) * settle(finding) + lag
+    return mine[0].onset_step - lag <= finding.onset_step <= max(item.detected_step for item in mine) + reach
+
+
+def _is_other_sort(known: Group, finding: Finding) -> bool:
+    """Whether one is of the speed and the other of the training."""
+    return (finding.role in SPEED) != any(item.role in SPEED for item in known.findings if item.role)
+
+
 def distance(known: Group, finding: Finding) -> float | None:
     """Steps between the onsets when they overlap, else None.
 
     Compared is the incident's own finding of the same metric, if there is one: a spike that was over before this began
-    is another origin. Slow and fast findings meet only on one metric, where a ramp is both a trend and a level; but what
-    makes a loss scatter (batch size, order of the data) moves other metrics at the same time.
+    is another origin. Otherwise its first finding, or its first lasting one.
     """
     mine = known.by_metric.get(finding.metric)
-    other = mine[-1] if mine else _nearest(known, finding)
-    kinds = {finding.kind, other.kind}
-    if is_slow(finding) != is_slow(other) and (not mine or "spike" in kinds) and kinds != {"variance", "level"}:
-        return None
-    if mine and other.kind == "spike":
-        end = other.onset_step + (samples_out(other) + 1) * cadence(other)
+    if mine:
+        return _apart(finding, mine[-1], same_metric=True)
+    leads = [known.lead] if known.lead is not None and not finding.metric == "" else []
+    gaps = [_apart(finding, other, same_metric=False) for other in (_nearest(known, finding), *leads)]
+    return min((gap for gap in gaps if gap is not None), default=None)
+
+
+def _apart(finding: Finding, other: Finding, *, same_metric: bool) -> float | None:
+    """Steps between two onsets of one origin, None where they are of two.
+
+    Slow and fast findings meet only on one metric, where a ramp is both a trend and a level; but what makes a loss
+    scatter (batch size, order of the data) moves other metrics at the same time, and makes it spike more often.
+    """
+    gap = abs(finding.onset_step - other.onset_step)
+    if is_slow(finding) != is_slow(other):
+        kinds = {finding.kind, other.kind}
+        lone = "spike" in kinds and not any(item.detector == "rates" for item in (finding, other))
+        if (not same_metric or lone) and kinds != {"variance", "level"}:
+            return None
+        slow, fast = (finding, other) if is_slow(finding) else (other, finding)
+        if same_metric and slow.onset_step <= fast.onset_step <= slow.detected_step:
+            return 0.0  # what is seen over a window that holds a step is that step
+    if same_metric and other.kind == "spike" and not is_slow(finding):
+        end = other.onset_step + max(samples_out(other) + 1, AGAIN) * cadence(other)
         if finding.onset_step > end:
             return None
-    gap = abs(finding.onset_step - other.onset_step)
     return gap if gap <= window(finding, other) else None
 
 
@@ -245,4 +308,12 @@ def is_aftermath(known: Group, finding: Finding) -> bool:
     """A lesser finding of the training dynamics soon after a divergence or non-finite values began is their wake."""
     if finding.severity > 2 or finding.role not in DYNAMICS or not known.unrecovered:
         return False
-    return any(0 <= finding.onset_step - item.onset_step <= 4 * window(finding, item) for item in known.causes)
+    return any(_begins_in(finding, item) for item in known.causes)
+
+
+def _begins_in(finding: Finding, cause: Finding) -> bool:
+    """Soon after the cause, or (of what is seen over a window) before it, but seen with it inside the window."""
+    gap = finding.onset_step - cause.onset_step
+    if gap < 0:
+        return is_slow(finding) and -gap <= window(finding, cause) and cause.onset_step <= finding.detected_step
+    return gap <= 4 * window(finding, cause)

@@ -85,7 +85,7 @@ FAULTS: dict[str, Fault] = {
     "nan_burst": Fault("nonfinite", LOSS, "steps", (1, 5, 50), shapes.nan_burst, "passes", 3, ("nan_burst",)),
     "stall": Fault(
         "stall", (*SPEED, "loss", "other"), "minutes", (5, 20, 60), shapes.stall, "passes", 2,
-        ("hang", "step_pause", "data_stall"),
+        ("hang", "step_pause", "data_stall", "hang_and_restart"),
     ),
     "rewind": Fault("rewind", ("other",), "steps", (50, 200, 500), shapes.rewind, "passes", 0, ("step_rewind_replay",)),
     "resume_hot_rate": Fault(

@@ -30,13 +30,20 @@ from systems.samples import in_order
 
 def watchkeeper(case: Case) -> list[Alarm]:
     """The alarms of every incident, as they were known."""
+    said: dict[tuple[Any, ...], Alarm] = {}
+    judged(case, said)
+    return in_order(list(said.values()))
+
+
+def judged(case: Case, said: dict[tuple[Any, ...], Alarm] | None = None) -> tuple[Store, str]:
+    """The store with the case judged in it and the run's name; `said` takes up what was said on the way."""
+    said = {} if said is None else said
     store = open_store(":memory:", clock=lambda: 0.0)
     (source,) = open_sources(str(case.log))
     found = source.describe()
     store.register_run(found)
     rows = pl.concat([pl.DataFrame(schema=SAMPLE_SCHEMA), *(batch.rows for batch in source.pull(None))])
     tracker = Tracker()
-    said: dict[tuple[Any, ...], Alarm] = {}
     done = 0
     for event in sorted(case.events, key=lambda each: float(str(each["recorded_at_step"]))):
         reached = (rows["step"][done:] >= float(str(event["recorded_at_step"]))).arg_true()
@@ -48,7 +55,7 @@ def watchkeeper(case: Case) -> list[Alarm]:
         store.add_event(found.run, _event(event))
     _take(store, found.run, rows[done:], tracker, final=True)
     _say(store, found.run, said)
-    return in_order(list(said.values()))
+    return store, found.run
 
 
 def _take(store: Store, run: str, rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> None:
