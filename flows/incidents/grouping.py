@@ -7,29 +7,30 @@ with the latest, so that a flood of findings cannot chain a whole run together.
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from detectors.cause import SPEED
 from detectors.finding import Finding, Recovery, cadence, number
 from flows.incidents.incident import Episode, canonical, episode_of
-
-SLOW = frozenset({"trend", "plateau", "overfit", "variance", "ladder"})  # their onset is an estimate over a long window
-# their onset is exact; a constant that drifts off is only seen once it has passed a tolerance
-SHARP = frozenset({"spike", "nonfinite", "stall", "rewind", "schedule", "replay"})
-SETTLED = frozenset({"level", "divergence", "invariant"})  # something lasting began at the onset
-CATASTROPHIC = frozenset({"divergence", "nonfinite"})
-DYNAMICS = frozenset(
-    {"loss", "grad_norm", "update_norm", "param_norm", "token_drop", "router_entropy", "router_load", "router_bias"}
-    | {"router_logit", "max_logit", "logsumexp", "eval_loss", "eval_score", "clipped", "skipped_steps"}
+from flows.incidents.reach import (
+    AGAIN,
+    DYNAMICS,
+    GROWS,
+    LAG_SHARE,
+    NEAR,
+    SETTLED,
+    SHARE,
+    WIDE,
+    has_wake,
+    heard,
+    is_brief,
+    is_slow,
+    samples_out,
+    seen,
+    settle,
+    window,
 )
-NEAR = 8  # samples: sharp moves of one origin
-AGAIN = 3  # samples: two lone spikes of one metric that are one, as in the rule "two of three samples"
-WIDE = 64  # samples: moves with an estimated onset
-SETTLE = 500  # samples: how long a metric may fire again and still belong to the same incident
-GROWS = 8  # times as long a lasting move may take to grow into something graver
-SHARE = 0.02  # of the steps seen so far, the upper bound of each window
-LAG_SHARE = 0.25  # of the detection lag of slow findings: the error of their onsets
 
 
 @dataclass
@@ -80,73 +81,6 @@ class Group:
             self.lead = finding
         if has_wake(finding):
             self.causes.append(finding)
-
-
-def seen(finding: Finding) -> float:
-    """Steps of this metric seen so far: its samples times its cadence, or else the step itself."""
-    samples = number(finding, "samples")
-    return samples * cadence(finding) if samples and number(finding, "cadence") else abs(finding.detected_step)
-
-
-def is_slow(finding: Finding) -> bool:
-    """Is its onset an estimate over a long window? A learning rate that stands still is exact."""
-    return finding.kind in SLOW and finding.role != "learning_rate"
-
-
-def is_sharp(finding: Finding) -> bool:
-    return finding.kind in SHARP or finding.role == "learning_rate"
-
-
-def window(one: Finding, other: Finding) -> float:
-    """How far apart (steps) the onsets of one origin may lie.
-
-    8 or 64 samples of the coarser metric but at most 2 % of the steps seen; at least 8 samples of the finer and 2 of
-    the coarser, so that neither a short run logged every 5 steps nor an eval every 1,000 falls below its resolution.
-    """
-    fine, coarse = sorted((cadence(one), cadence(other)))
-    count = NEAR if is_sharp(one) and is_sharp(other) else WIDE
-    least = max(2 * coarse, NEAR * fine)
-    steps = min(count * coarse, max(SHARE * max(seen(one), seen(other)), least))
-    if not (is_slow(one) or is_slow(other)):
-        return steps
-    lags = [item.detected_step - item.onset_step for item in (one, other) if is_slow(item)]
-    return max(steps, LAG_SHARE * min(lags))
-
-
-def settle(finding: Finding) -> float:
-    """Steps inside which a metric that fires again belongs to the incident it belonged to before."""
-    step = cadence(finding)
-    return min(SETTLE * step, max(SHARE * seen(finding), NEAR * step))
-
-
-def closes(findings: Sequence[Finding], resolved_step: float) -> float:
-    """The last step at which something may be said that still joins a resolved incident (see `Group.is_closed`)."""
-    return max(resolved_step, *(item.detected_step for item in findings)) + 2 * max(settle(item) for item in findings)
-
-
-def heard(finding: Finding) -> float:
-    """The step at which what is said may still join something: that a run went back belongs to where it went back to."""
-    return finding.onset_step if finding.kind == "rewind" else finding.detected_step
-
-
-def has_wake(finding: Finding) -> bool:
-    """What disturbs all that is learned for a while: divergences, non-finite values, a learning rate set by nobody's
-    plan, a loss on another level, and whatever of the training is worth a page."""
-    if finding.role == "learning_rate":
-        return finding.kind == "schedule" and finding.severity >= 2
-    if finding.kind == "level" and finding.role == "loss":
-        return finding.severity >= 2
-    return finding.severity >= 3 and (finding.kind in CATASTROPHIC or finding.role in DYNAMICS)
-
-
-def samples_out(finding: Finding) -> float:
-    """How many samples the excursion has lasted; 1 for a spike that does not say."""
-    return number(finding, "samples_out") or 1.0
-
-
-def is_brief(finding: Finding) -> bool:
-    """An excursion of one or two samples: over before anything could be decided, so nothing re-opens it."""
-    return finding.kind == "spike" and samples_out(finding) <= 2
 
 
 def group(answers: Iterable[Finding | Recovery]) -> list[Group]:
@@ -225,7 +159,7 @@ def fires_again(known: Group, finding: Finding) -> bool:
     mine = [item for item in known.by_metric.get(finding.metric, ()) if is_slow(item) == is_slow(finding)]
     if known.brief:
         return False
-    if goes_on(known, finding):
+    if goes_on(known, finding) or returns(known, finding):
         return True
     if not mine:
         return False
@@ -255,9 +189,22 @@ def goes_on(known: Group, finding: Finding) -> bool:
     return mine[0].onset_step - lag <= finding.onset_step <= max(item.detected_step for item in mine) + reach
 
 
+def returns(known: Group, finding: Finding) -> bool:
+    """A metric goes back to where its open move came from: the end of that move, however it looks, and nothing new."""
+    before, after = number(finding, "before"), number(finding, "after")
+    if before is None or after is None or finding.kind not in SETTLED:
+        return False
+    for item in known.by_metric.get(finding.metric, ()):
+        start, end = number(item, "before"), number(item, "after")
+        still = item.kind in (*SETTLED, "replay") and known.recovered[episode_of(item)] is None
+        if still and start is not None and end is not None and (end - start) * (after - before) < 0:
+            return abs(after - start) <= abs(end - start) / 2
+    return False
+
+
 def _is_other_sort(known: Group, finding: Finding) -> bool:
     """Whether one is of the speed and the other of the training."""
-    return (finding.role in SPEED) != any(item.role in SPEED for item in known.findings if item.role)
+    return (finding.role in SPEED) != all(item.role in SPEED for item in known.findings if item.severity > 0)
 
 
 def distance(known: Group, finding: Finding) -> float | None:
@@ -269,7 +216,7 @@ def distance(known: Group, finding: Finding) -> float | None:
     mine = known.by_metric.get(finding.metric)
     if mine:
         return _apart(finding, mine[-1], same_metric=True)
-    leads = [known.lead] if known.lead is not None and not finding.metric == "" else []
+    leads = [known.lead] if known.lead is not None and finding.metric != "" else []
     gaps = [_apart(finding, other, same_metric=False) for other in (_nearest(known, finding), *leads)]
     return min((gap for gap in gaps if gap is not None), default=None)
 

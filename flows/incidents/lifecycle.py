@@ -9,7 +9,7 @@ from detectors.finding import Finding, NotChecked, Recovery
 from detectors.pattern import Pattern
 from flows.incidents.causes import UNKNOWN, hypotheses, lasting, suggestions
 from flows.incidents.filling import fill, priced
-from flows.incidents.grouping import Group, closes, group
+from flows.incidents.grouping import Group, group
 from flows.incidents.incident import (
     Episode,
     Incident,
@@ -20,6 +20,7 @@ from flows.incidents.incident import (
     own_word,
     stable_id,
 )
+from flows.incidents.reach import closes
 from flows.incidents.severity import KnownEvent, StepOf, history, known_events
 from flows.incidents.title import leading, title
 from flows.records import Event

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from detectors.finding import Finding, cadence, number
 from detectors.pattern import Pattern, explains, matches
-from flows.incidents.grouping import CATASTROPHIC, NEAR, is_sharp, samples_out, settle, window
 from flows.incidents.incident import MEANT, OWN
+from flows.incidents.reach import CATASTROPHIC, NEAR, is_sharp, samples_out, settle, window
 from flows.records import Event
 
 StepOf = Callable[[float], float]  # unix seconds -> first step logged at or after them

@@ -56,7 +56,7 @@ def outcomes(plan: Plan, folder: Path) -> list[Outcome]:
     incidents = incidents_of(store, run)
     samples = _samples(store, run, incidents)
     own = _without_fault(plan) if plan.family == "injected" else frozenset()
-    homes = {truth: [i for i in incidents if answers(i, truth)] for truth in case.truths}
+    homes = {truth: _homes(truth, incidents, own) for truth in case.truths}
     out = []
     for truth in (t for t in case.truths if not t.benign):
         mine = homes[truth]
@@ -77,13 +77,23 @@ def outcomes(plan: Plan, folder: Path) -> list[Outcome]:
     return out
 
 
+def _homes(truth: Truth, incidents: Sequence[IncidentDoc], own: frozenset[tuple[str, str, float]]) -> list[IncidentDoc]:
+    """The incidents that tell of a truth. Where one begins with it, those that were there before it, or that the run has
+    without the fault, are not of its making."""
+    every = [i for i in incidents if answers(i, truth)]
+    mine = [i for i in every if _key(i) not in own and i["onset_step"] >= truth.onset - EARLY]
+    return mine or every
+
+
 def answers(incident: IncidentDoc, truth: Truth) -> bool:
     """Does the incident tell of this truth, loudly enough for it?"""
     least = min(truth.severity, INVESTIGATE)
     if _worst(incident) < least:
         return False
     if truth.kind == "rewind":  # a line, which stands in the incident of what made the run go back, if that is one
-        return any(f["kind"] == "rewind" and truth.onset - EARLY <= f["onset_step"] <= truth.end for f in incident["findings"])
+        return any(
+            f["kind"] == "rewind" and truth.onset - EARLY <= f["onset_step"] <= truth.end for f in incident["findings"]
+        )
     return any(
         finding["role"] in truth.roles
         and truth.onset - EARLY <= finding["detected_step"] <= truth.end
