@@ -122,7 +122,8 @@ class Operation:
     """One line of the log of incidents: what a person did to one, or what the judge said of it. Never changed.
 
     `kind` is of a person ack, snooze, resolve, note, right, wrong, known, mute, unmute; of the judge opened, escalated,
-    lowered, reopened, resolved, still. `run` is a shell pattern for mutes, which have no incident but a `metric` (shell
+    lowered, reopened, resolved, still, and followed, worked, failed (how it goes on, and whether `metric`, an action such
+    as rollback, helped against `pattern`). `run` is a shell pattern for mutes, which have no incident but a `metric` (shell
     pattern) or a `pattern` (name of a cause). `step`, `severity` and `findings` (how many) are what was known then, so
     that what came later can be told from it. `silent`: nobody was told. `turn` orders the log (0: not stored yet).
     """

@@ -30,6 +30,7 @@ from flows.sources.lineage import Chain, Segment
 from flows.sources.roles import role_of
 from flows.stages import checks, selfcheck
 from flows.stages.acklink import linking
+from flows.stages.aftermath import aftermath
 from flows.stages.against import Against
 from flows.stages.announce import announcer, tell_owed
 from flows.stages.beside import Reference
@@ -174,6 +175,8 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
                     house.report.changes += house.report.attempt(owner, "owed", owing) or []
                     hand = partial(tell_in_hand, store, name, house.channels, _least(house, name), house.clock)
                     house.report.attempt(owner, "in hand", hand)
+                    going = partial(aftermath, store, name, _least(house, name), clock=house.clock)
+                    house.report.changes += house.report.attempt(owner, "aftermath", going) or []
                 lease.renew()
             _send(house, store, owner, name, lease)
 

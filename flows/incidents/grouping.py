@@ -198,7 +198,7 @@ def returns(known: Group, finding: Finding) -> bool:
         start, end = number(item, "before"), number(item, "after")
         still = item.kind in (*SETTLED, "replay") and known.recovered[episode_of(item)] is None
         if still and start is not None and end is not None and (end - start) * (after - before) < 0:
-            return abs(after - start) <= abs(end - start) / 2
+            return abs(after - start) <= max(abs(end - start), abs(before - start)) / 2
     return False
 
 

@@ -20,7 +20,7 @@ from flows.incidents.incident import (
     own_word,
     stable_id,
 )
-from flows.incidents.reach import closes
+from flows.incidents.reach import closes, is_slow
 from flows.incidents.severity import KnownEvent, StepOf, history, known_events
 from flows.incidents.title import leading, title
 from flows.records import Event
@@ -130,13 +130,17 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
 
 def onset_of(findings: Sequence[Finding]) -> float:
     """The first step of any of them. A wider spread begins with its block of samples: if what is known to the sample
-    began inside that block, the block is wide because of it, and its beginning says nothing."""
-    exact = [item.onset_step for item in findings if item.kind != "variance"]
+    began inside that block, the block is wide because of it, and its beginning says nothing. So it is with a trend in
+    whose window the metric took a step."""
+    exact = [item for item in findings if item.kind != "variance"]
 
-    def only_its_block(item: Finding) -> bool:
-        return item.kind == "variance" and any(item.onset_step <= at <= item.detected_step for at in exact)
+    def only_its_window(item: Finding) -> bool:
+        if not is_slow(item):
+            return False
+        others = exact if item.kind == "variance" else [e for e in exact if e.metric == item.metric and not is_slow(e)]
+        return any(item.onset_step <= each.onset_step <= item.detected_step for each in others)
 
-    return min(item.onset_step for item in findings if not only_its_block(item))
+    return min(item.onset_step for item in findings if not only_its_window(item))
 
 
 def may_change(incident: Incident, horizon_step: float) -> bool:

@@ -21,14 +21,18 @@ _WORDS = {
     "resolved": "Resolved: ",
     "still": "Still open: ",
     "acknowledged": "In hand: ",
+    "followed": "How it goes on: ",
+    "worked": "It helped: ",
+    "failed": "It did not help: ",
 }
+COURSE = frozenset({"followed", "worked", "failed"})  # words of the stage that looks how an incident goes on
 
 
 def compose(run: str, incident: IncidentDoc, transition: str, context: Context | None = None) -> Message:
     """The message that tells of one transition: opened, escalated, reopened or resolved."""
     context = context or Context()
     title = headline(run, incident, transition)
-    lines = _resolved(incident, context) if transition == "resolved" else _alarm(incident, context, transition)
+    lines = _lines(incident, context, transition)
     chart = Image(CHART_NAME, f"{incident['title']} (chart of the metrics around step {step(incident['onset_step'])})")
     query = Code(facts.evidence_query(run, incident))
     blocks: list[Block] = [Header(title), Facts(tuple(lines)), query, _history(incident, context), chart]
@@ -41,7 +45,7 @@ def compose(run: str, incident: IncidentDoc, transition: str, context: Context |
         transition=transition,
         thread=incident["id"],
         blocks=tuple(blocks),
-        more=tuple(_more(run, incident, context)) if transition != "resolved" else (),
+        more=tuple(_more(run, incident, context)) if transition not in ("resolved", *COURSE) else (),
         incidents=(incident["id"],),
         over=(incident["id"],) if transition == "resolved" or _over(incident) else (),
     )
@@ -114,6 +118,21 @@ def _count(incidents: Sequence[IncidentDoc]) -> str:
 def _mark(transition: str, incident: IncidentDoc) -> str:
     words = [incident["severity"], *([transition] if transition not in ("opened", "resolved") else [])]
     return " ".join([*words, *(["over"] if _over(incident) else [])])
+
+
+def _lines(incident: IncidentDoc, context: Context, transition: str) -> list[tuple[str, str]]:
+    if transition in COURSE:
+        return _course(incident, transition)
+    return _resolved(incident, context) if transition == "resolved" else _alarm(incident, context, transition)
+
+
+def _course(incident: IncidentDoc, transition: str) -> list[tuple[str, str]]:
+    """What became of it: the newest word, what was seen before that, and what to do where it is no better."""
+    log = [each for each in incident.get("operations", []) if each["what"] in COURSE]
+    lines = [("Now", plain(each["why"], 240)) for each in log[-1:]]
+    lines += [("Before", plain(each["why"], 240)) for each in log[-3:-1]]
+    lines.append(("Had moved", facts.moved(incident.get("findings", []))))
+    return lines if transition == "worked" else [*lines, ("Option", facts.option(incident))]
 
 
 def _alarm(incident: IncidentDoc, context: Context, transition: str) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flows.incidents.course import expected
 from flows.messages.document import IncidentDoc
 from flows.records import Attempt
 
@@ -85,24 +86,14 @@ def thin(step: Floats, value: Floats, first: float, last: float, buckets: int) -
     return np.unique(np.concatenate(kept)).astype(np.int64)
 
 
-def band_before(step: Floats, value: Floats, onset: float, last: float, samples: int = 200) -> Band | None:
-    """The 5-95 % range of the last finite samples before `onset`, around their robust line, held flat after it.
+def band_before(step: Floats, value: Floats, onset: float, last: float) -> Band | None:
+    """The range that was expected of a metric before `onset` (see flows/incidents/course.py), held flat after it.
 
-    None with fewer than 20 samples: too few to say what was normal.
+    None where too little is known to say what was normal.
     """
-    known = np.flatnonzero(np.isfinite(value) & (step < onset))[-samples:]
-    if len(known) < 20:
+    usual = expected(step, value, onset)
+    if usual is None:
         return None
-    at, seen = step[known], value[known]
-    third = len(known) // 3
-    left = float(np.median(at[:third])), float(np.median(seen[:third]))
-    right = float(np.median(at[-third:])), float(np.median(seen[-third:]))
-    slope = (right[1] - left[1]) / (right[0] - left[0]) if right[0] > left[0] else 0.0
-    rest = seen - (right[1] + slope * (at - right[0]))
-    if abs(right[1] - left[1]) < float(np.percentile(rest, 95) - np.percentile(rest, 5)) / 2:
-        slope, rest = 0.0, seen - float(np.median(seen))
-        right = right[0], float(np.median(seen))
-    low, high = (float(edge) for edge in np.percentile(rest, [5, 95]))
-    corners = np.array([float(at[0]), onset, max(last, onset)])
-    centre = right[1] + slope * (np.minimum(corners, onset) - right[0])
-    return Band(corners, centre + low, centre + high, len(known))
+    corners = np.array([usual.first, onset, max(last, onset)])
+    centre = usual.line(np.minimum(corners, onset))
+    return Band(corners, centre + usual.low, centre + usual.high, usual.samples)

@@ -120,3 +120,16 @@ def _row(run: str, channel: str, message: Message, now: float, turn: int) -> dic
         "message_id": message_id(identity),
         "created_at": now,
     }
+
+
+def told_as(
+    store: Store,
+    run: str,
+    channels: Mapping[str, Any],
+    told: Sequence[Transition],
+    log: Sequence[Operation],
+    now: float,
+    link: str = "",
+) -> list[dict[str, Any]]:
+    """Rows of the outbox for words that another stage has found; `log` ends with them."""
+    return _rows(store, run, channels, told, log, now, link)

@@ -5,7 +5,7 @@ what needs two metrics waits until both have passed the step.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from detectors.finding import Recovery
 from detectors.pattern import Pattern
 from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
+from flows.incidents.outcomes import ranked
 from flows.incidents.people import by_hand
 from flows.records import Event, Operation
 from flows.stages.against import Against, of_against
@@ -133,7 +134,10 @@ def _save(
 ) -> Judged:
     before = _known(store, run, state)
     log = store.log(run)
-    after = [by_hand(each, log) for each in _folded(run, found, waiting, state, before, playbook)]
+    folded = [by_hand(each, log) for each in _folded(run, found, waiting, state, before, playbook)]
+    # what helped against the same cause, in any run of this store, comes first
+    tried = store.log(None) if folded else ()
+    after = [replace(each, suggestions=ranked(each, tried)) for each in folded]
     changes = transitions(before, after)
     closed = superseded(before, after)
     moment = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)

@@ -38,7 +38,8 @@ def list_events(
 
 # what patterns of the playbook know as an explanation
 KINDS = (
-    "data_mix", "batch_size", "sequence_length", "lr_schedule", "lr_decay", "warmup", "deploy", "restart", "checkpoint", "eval"
+    "data_mix", "batch_size", "sequence_length", "lr_schedule", "lr_decay", "warmup", "deploy", "restart", "rollback",
+    "checkpoint", "eval",
 )  # fmt: skip
 
 
@@ -52,6 +53,9 @@ def add_event(
     store: StoreOption = None,
 ) -> None:
     """Put an event on record. It counts from now on; the same event again changes nothing.
+
+    What was done about an incident (rollback, lr_schedule, restart, ...) is judged later: whether it helped stands in the
+    incident, is told, and ranks what is suggested next time. Of a rollback --step is the step it went back to.
 
     Example: watchkeeper events add data_mix --step 12000 --note "phase 2 mixture"
     """
