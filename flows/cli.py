@@ -5,7 +5,7 @@ import sys
 import typer
 
 from flows.errors import WatchkeeperError
-from flows.verbs import check, demo, doctor, events, incidents, init, ladder, record, serve, sql, upkeep, watch
+from flows.verbs import check, demo, doctor, events, incidents, init, ladder, record, replay, serve, sql, upkeep, watch
 
 app = typer.Typer(
     name="watchkeeper",
@@ -23,6 +23,7 @@ app.command("serve")(serve.serve)
 app.command("report")(record.report)
 app.command("sql")(sql.sql)
 app.command("upkeep")(upkeep.upkeep)
+app.command("replay")(replay.replay)
 app.command("demo")(demo.demo)
 app.add_typer(incidents.app, name="incidents")
 app.add_typer(ladder.app, name="ladder")

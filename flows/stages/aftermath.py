@@ -17,7 +17,7 @@ from flows.incidents.course import PAST, WINDOW, course
 from flows.incidents.filling import AGAIN
 from flows.incidents.incident import Incident, Transition
 from flows.incidents.outcomes import ACTIONS, FOLLOWED, ROLLBACK, WAIT, in_words, told_of, verdict
-from flows.incidents.people import of, said, silence, standing
+from flows.incidents.people import JUDGE, of, said, silence, standing
 from flows.incidents.title import leading
 from flows.records import Attempt, Event, Operation
 from flows.stages.announce import told_as
@@ -58,13 +58,21 @@ def aftermath(
         due = list(_due(store, run, incident, log, now))
         if due:
             last = due[-1]
-            over = last.kind == FOLLOWED and incident.resolved_step is not None  # that it is over says more
+            # that it is over, or what was told of a later step, says more
+            over = last.kind == FOLLOWED and (
+                incident.resolved_step is not None or _told_later(of(log, incident.id), last)
+            )
             quiet = over or silence(incident, log, last.step or 0.0, now) is not None
             lines += [*(_silent(each) for each in due[:-1]), _silent(last) if quiet else last]
             told += [] if quiet else [Transition(incident, last.kind, last.step or 0.0)]
     if lines:
         store.save_told(run, told_as(store, run, channels, told, [*log, *lines], now, link), [], lines)
     return told
+
+
+def _told_later(mine: Sequence[Operation], line: Operation) -> bool:
+    said = [each for each in mine if each.who == JUDGE and not each.silent and each.step is not None]
+    return any((each.step or 0.0) >= (line.step or 0.0) for each in said)
 
 
 def _silent(line: Operation) -> Operation:

@@ -185,9 +185,11 @@ def replace_coverage(
     add_coverage(connection, run, check_name=check_name, metric="", counts=reasons, now=now)
 
 
-def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int) -> Unjudged:
-    """The rows after the judging watermark: whole batches, as many as fit into `limit` rows, but at least one."""
-    after = number(connection, "SELECT judged_batch FROM runs WHERE run_id = ?", [run_id])
+def unjudged(connection: duckdb.DuckDBPyConnection, run_id: int, limit: int, after: int | None = None) -> Unjudged:
+    """The rows after the judging watermark, or after batch `after`: whole batches, as many as fit into `limit` rows, but
+    at least one; values as they were first written."""
+    if after is None:
+        after = number(connection, "SELECT judged_batch FROM runs WHERE run_id = ?", [run_id])
     waiting = execute(
         connection,
         "SELECT batch, new_rows FROM batch_rows WHERE run_id = ? AND batch > ? ORDER BY batch",

@@ -146,6 +146,11 @@ class Store:
         with self._database.reading() as connection:
             return samples.unjudged(connection, runs.id_of(connection, run), limit)
 
+    def again(self, run: str, limit: int, after: int) -> Unjudged:
+        """What was appended after batch `after` (0: all), judged or not, as the judge saw it."""
+        with self._database.reading() as connection:
+            return samples.unjudged(connection, runs.id_of(connection, run), limit, after)
+
     def waiting(self, run: str, limit: int) -> Waiting:
         """The unjudged rows with everything that judging them needs."""
         with self._database.reading() as connection:
