@@ -172,7 +172,7 @@ def fires_again(known: Group, finding: Finding) -> bool:
 def goes_on(known: Group, finding: Finding) -> bool:
     """A metric whose lasting move in the same direction is still open moves further: a trend, or something graver.
 
-    The onset of a trend may be wrong by its lag; what is graver may come within eight times the settling time.
+    The onset of a trend may be wrong by its lag; what is graver may come within six times the settling time.
     """
     slow = is_slow(finding)
     if not slow and (finding.kind not in SETTLED or finding.severity < 3):

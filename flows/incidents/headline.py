@@ -32,7 +32,7 @@ def headline(finding: Finding, resolved_step: float | None = None) -> str:
     }
     if finding.kind in ("stall", "replay"):
         return _replayed(finding, name) if finding.kind == "replay" else _stall(finding, name, resolved_step)
-    return f"{name} {sentences.get(finding.kind) or f'{_move(finding)} {at}{_stay(finding, resolved_step)}'}"
+    return f"{name} {sentences.get(finding.kind) or f'{_move(finding, resolved_step)} {at}{_stay(finding, resolved_step)}'}"
 
 
 def _counted(finding: Finding, name: str, events: float, usual: float) -> str:
@@ -141,7 +141,7 @@ def _invariant(finding: Finding) -> str:
     return f"left its constant value{_from_to(finding).replace(' from', ':', 1)}"
 
 
-def _move(finding: Finding) -> str:
+def _move(finding: Finding, resolved_step: float | None) -> str:
     if finding.kind == "schedule":
         return f"was set{_from_to(finding)}" if _from_to(finding) else "left its schedule"
     share, usual = number(finding, "share"), number(finding, "before")
@@ -152,7 +152,8 @@ def _move(finding: Finding) -> str:
     if finding.kind == "level" and peak is not None and after is not None and peak > 1.05 * abs(after):
         before = number(finding, "before")
         start = f" from {amount(before)}" if before is not None else ""
-        return f"{verb}{start} to {amount(peak)} and settled at {amount(after)},"
+        settled = f" and settled at {amount(after)}," if resolved_step is None else ""
+        return f"{verb}{start} to {amount(peak)}{settled}"
     return f"{verb}{_from_to(finding) or _relative(finding)}"
 
 

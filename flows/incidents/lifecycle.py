@@ -20,7 +20,7 @@ from flows.incidents.incident import (
     own_word,
     stable_id,
 )
-from flows.incidents.reach import closes, is_slow
+from flows.incidents.reach import SETTLED, closes, is_slow
 from flows.incidents.severity import KnownEvent, StepOf, history, known_events
 from flows.incidents.title import leading, title
 from flows.records import Event
@@ -137,7 +137,8 @@ def onset_of(findings: Sequence[Finding]) -> float:
     def only_its_window(item: Finding) -> bool:
         if not is_slow(item):
             return False
-        others = exact if item.kind == "variance" else [e for e in exact if e.metric == item.metric and not is_slow(e)]
+        steps = [each for each in exact if each.metric == item.metric and each.kind in SETTLED]
+        others = exact if item.kind == "variance" else steps
         return any(item.onset_step <= each.onset_step <= item.detected_step for each in others)
 
     return min(item.onset_step for item in findings if not only_its_window(item))

@@ -21,7 +21,7 @@ NEAR = 8  # samples: sharp moves of one origin
 AGAIN = 3  # samples: two lone spikes of one metric that are one, as in the rule "two of three samples"
 WIDE = 64  # samples: moves with an estimated onset
 SETTLE = 500  # samples: how long a metric may fire again and still belong to the same incident
-GROWS = 8  # times as long a lasting move may take to grow into something graver
+GROWS = 6  # times as long a lasting move may take to grow into something graver
 SHARE = 0.02  # of the steps seen so far, the upper bound of each window
 LAG_SHARE = 0.25  # of the detection lag of slow findings: the error of their onsets
 

@@ -1,10 +1,11 @@
 """The sentence of an incident: what its leading finding says, and what moved with it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from detectors.finding import Finding, cadence, number
 from flows.incidents.headline import carries, headline, share_of, towards, value_to
-from flows.incidents.reach import is_slow
+from flows.incidents.reach import NEAR, is_slow
 from flows.incidents.written import amount, percent, steps
 
 LEADING = ("loss", "eval_loss", "learning_rate", "eval_score", "grad_norm", "mfu", "throughput", "step_time")
@@ -13,7 +14,7 @@ LOUD = ("nonfinite", "divergence", "schedule", "overfit", "replay", "level", "sp
 
 def title(findings: Sequence[Finding], resolved_step: float | None, rolled_back: bool = False) -> str:
     """The sentence of an incident; `findings` in canonical order. Missing evidence only makes it shorter."""
-    main = leading(findings)
+    main = _with_peak(leading(findings), findings)
     sentence = (
         headline(main, resolved_step) + _company(main, findings) + _carrier(main, findings) + _rate(main, findings)
     )
@@ -34,6 +35,19 @@ def leading(findings: Sequence[Finding]) -> Finding:
     first = ranked[0][1]
     same = [item for item in findings if (item.detector, item.metric, item.episode) == _key(first)]
     return max(same, key=lambda item: (item.severity, item.detected_step))  # its latest word has the latest numbers
+
+
+def _with_peak(main: Finding, findings: Sequence[Finding]) -> Finding:
+    """A level with the height of the spike that it began with, so that the sentence tells what the chart shows."""
+    if main.kind != "level" or main.direction != "up" or number(main, "peak") is not None:
+        return main
+    peaks = [
+        peak
+        for item in findings
+        if item.metric == main.metric and item.kind == "spike" and item.direction == "up"
+        if abs(item.onset_step - main.onset_step) <= NEAR * cadence(main) and (peak := number(item, "peak")) is not None
+    ]
+    return replace(main, evidence={**main.evidence, "peak": max(peaks)}) if peaks else main
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:
@@ -82,6 +96,8 @@ def _factor(finding: Finding) -> str:
         return " not finite"
     if finding.kind == "trend" or before is None or to is None or before <= 0 or to <= 0:
         return towards(finding, " up", " down", "")
+    if amount(to / before) == "1":
+        return f"{towards(finding, ' up', ' down', '')} {percent(abs(to / before - 1))}"
     return f" x{amount(to / before)}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from flows.messages.document import IncidentDoc
 from flows.messages.plain import plain
 from flows.record.curves import Curve, window
-from flows.record.markers import GRID, INK, MUTED, PAPER, markers
+from flows.record.markers import GRID, INK, MUTED, PAPER, markers, onset_interval
 from flows.records import Attempt, Event
 
 MOST_PANELS = 4
@@ -42,7 +42,8 @@ def incident_chart(
     panels = [strip(frame)]
     for index, curve in enumerate(shown):
         panels.append(panel(frame, curve, height=150 if index == 0 else 84, lowest=index == len(shown) - 1))
-    notes = _notes(incident, len(curves) - len(shown))
+    moved = {f["metric"] for f in incident.get("findings", []) if f["metric"]} - {curve.name for curve in shown}
+    notes = _notes(incident, len(moved))
     look: dict[str, Any] = {"anchor": "start", "frame": "bounds", "offset": 8}
     if titled:
         text = wrap(plain(incident["title"], 220), max(int(width / 7.8), 20))[:4]
@@ -82,7 +83,9 @@ def _config(alt: Any) -> dict[str, Any]:
 def _notes(incident: IncidentDoc, left_out: int) -> list[str]:
     """Severity and status, then how to read the chart."""
     more = f"; {left_out} more metrics moved" if left_out > 1 else "; one more metric moved" if left_out == 1 else ""
-    return [f"{incident['severity']}, {incident['status']}", f"grey band: 5–95 % range before it began{more}"]
+    how = "grey band: 5–95 % range before it began"
+    how += "; darker: where it may have begun" if onset_interval(incident) is not None else ""
+    return [f"{incident['severity']}, {incident['status']}", how + more]
 
 
 def png(chart: dict[str, Any], scale: float = 2.0) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flows.incidents.reach import LAG_SHARE, SLOW
 from flows.messages.document import IncidentDoc
 from flows.messages.plain import plain, step
 from flows.records import Attempt, Event
@@ -32,7 +33,11 @@ def markers(
     if detected == onset:
         found = [Marker(onset, f"began and seen {step(onset)}", "onset")]
     else:
-        found = [Marker(onset, f"began {step(onset)}", "onset"), Marker(detected, f"seen {step(detected)}", "seen")]
+        about = "about " if onset_interval(incident) is not None else ""
+        found = [
+            Marker(onset, f"began {about}{step(onset)}", "onset"),
+            Marker(detected, f"seen {step(detected)}", "seen"),
+        ]
     if resolved is not None:
         found.append(Marker(resolved, f"resolved {step(resolved)}", "resolved"))
     near = sorted((e for e in events if span[0] <= e.step <= span[1]), key=lambda e: abs(e.step - onset))
@@ -40,6 +45,19 @@ def markers(
     starts = [a for a in attempts if a.parent is not None and span[0] <= a.first_step <= span[1]][-MOST_ATTEMPTS:]
     found += [Marker(a.first_step, f"attempt {a.attempt} from {step(a.first_step)}", "attempt") for a in starts]
     return sorted((m for m in found if span[0] <= m.step <= span[1]), key=lambda m: (m.step, m.look))
+
+
+def onset_interval(incident: IncidentDoc) -> tuple[float, float] | None:
+    """The steps in which it may have begun, where its onset is an estimate over a long window; else None."""
+    first = min(
+        (f for f in incident.get("findings", []) if f["onset_step"] == incident["onset_step"]),
+        key=lambda f: f["detected_step"],
+        default=None,
+    )
+    if first is None or first["kind"] not in SLOW or first["role"] == "learning_rate":
+        return None
+    error = LAG_SHARE * (first["detected_step"] - first["onset_step"])
+    return (first["onset_step"] - error, first["onset_step"] + error) if error > 0 else None
 
 
 def _told(event: Event) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from flows.messages.document import IncidentDoc
 from flows.messages.plain import number, plain
 from flows.record.curves import Band, Curve, band_before, standing, thin
-from flows.record.markers import ALARM, BAND, DASH, INK, LINE, MUTED, PAPER, TONE, Marker
+from flows.record.markers import ALARM, BAND, DASH, INK, LINE, MUTED, PAPER, TONE, Marker, onset_interval
 from flows.records import Attempt
 
 ROW = 15  # height of one label
@@ -96,9 +96,13 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> dict[str, An
     current, odd = points(curve, stands, frame.span, frame.width)
     old, _ = points(curve, ~stands, frame.span, frame.width)
     known = _level_before(frame.incident, curve.name)
-    scale, ticks, notes = _scale([*current, *old], band, known)
+    shown = _near(frame, onset, [*current, *old])
+    scale, ticks, notes = _scale(shown, band, known)
+    notes += (
+        ["earlier values off the chart"] if len(shown) < len(current) + len(old) and _is_cut(scale, current) else []
+    )
     y = alt.Y("value:Q", scale=scale, axis=alt.Axis(title=None, **ticks))
-    layers = [_trouble(frame, lowest)]
+    layers = [_trouble(frame, lowest), *_uncertain(frame, lowest)]
     if band is not None:
         layers.append(_on_steps(frame, _corners(band, frame), lowest).mark_area(color=BAND, opacity=0.45, clip=True))
         layers[-1] = layers[-1].encode(y=y, y2="high:Q")
@@ -116,7 +120,7 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> dict[str, An
     layers.append(_rules(_on_steps(frame, [_mark(mark) for mark in frame.marks], lowest)))
     layers += _odd_marks(frame, odd, height, lowest)
     notes += [f"{'×' if name == 'NaN' else '▲' if name == 'Infinity' else '▼'} {name}" for name in _names(odd)]
-    text = plain(curve.name, 60) + (f" ({plain(curve.unit, 20)})" if curve.unit else "")
+    text = plain(curve.name, max(24, int(frame.width / 7.6))) + (f" ({plain(curve.unit, 20)})" if curve.unit else "")
     title: dict[str, Any] = {"text": text, "anchor": "start", "frame": "group", "offset": 3}
     title |= {"fontSize": 13, "color": INK}
     if notes:
@@ -142,6 +146,18 @@ def points(curve: Curve, chosen: NDArray[np.bool_], span: tuple[float, float], p
     return rows, list(odd.values())
 
 
+def _near(frame: Frame, onset: float, rows: Rows) -> Rows:
+    """The rows that the scale goes by: not the steep start of a run, beside which a slow move cannot be seen."""
+    first = onset - min(max(frame.span[1] - onset, 0.0), max(onset - frame.span[0], 0.0) / 2)
+    near = [row for row in rows if row["step"] >= first]
+    return near if len(near) >= 3 else rows
+
+
+def _is_cut(scale: alt.Scale, rows: Rows) -> bool:
+    low, high = scale.domain
+    return any(not low <= row["value"] <= high for row in rows)
+
+
 def _on_steps(frame: Frame, rows: Rows, axis: bool = False) -> Any:
     """A chart of `rows` on the common step axis; every layer of a panel must want the same axis, else Vega drops it."""
     ticks = alt.Axis(format=",.12~r", title="step", tickCount=5, grid=False) if axis else None
@@ -155,7 +171,8 @@ def _level_before(incident: IncidentDoc, name: str) -> float | None:
     """The level that a detector measured its change from, which may lie long before the chart."""
     for finding in incident.get("findings", []):
         level = finding.get("evidence", {}).get("before")
-        if finding["metric"] == name and isinstance(level, int | float) and math.isfinite(level):
+        of_level = finding["kind"] != "variance" and finding.get("detector") != "rates"  # else a spread, or a count
+        if finding["metric"] == name and of_level and isinstance(level, int | float) and math.isfinite(level):
             return float(level)
     return None
 
@@ -197,6 +214,18 @@ def _trouble(frame: Frame, axis: bool) -> Any:
     stop = frame.span[1] if end is None else min(end, frame.span[1])
     rows = [{"step": max(frame.incident["onset_step"], frame.span[0]), "end": stop}]
     return _on_steps(frame, rows, axis).mark_rect(color=ALARM, opacity=0.07).encode(x2="end:Q")
+
+
+def _uncertain(frame: Frame, axis: bool) -> list[Any]:
+    """A darker tint over the steps in which it may have begun, where that is an estimate."""
+    between = onset_interval(frame.incident)
+    if between is None:
+        return []
+    first, last = max(between[0], frame.span[0]), min(between[1], frame.span[1])
+    if last - first < 0.01 * (frame.span[1] - frame.span[0]):
+        return []
+    rows = [{"step": first, "end": last}]
+    return [_on_steps(frame, rows, axis).mark_rect(color=ALARM, opacity=0.13).encode(x2="end:Q")]
 
 
 def _odd_marks(frame: Frame, odd: Rows, height: int, axis: bool) -> list[Any]:

@@ -15,7 +15,7 @@ import polars as pl
 from detectors.finding import Finding, cadence
 from flows.incidents.course import PAST, WINDOW, course
 from flows.incidents.filling import AGAIN
-from flows.incidents.incident import Incident, Transition
+from flows.incidents.incident import OWN, Incident, Transition
 from flows.incidents.outcomes import ACTIONS, FOLLOWED, ROLLBACK, WAIT, in_words, told_of, verdict
 from flows.incidents.people import JUDGE, of, said, silence, standing
 from flows.incidents.title import leading
@@ -85,7 +85,7 @@ def _due(store: Store, run: str, incident: Incident, log: Sequence[Operation], n
     seen = next((step for step, severity in incident.severity_history if severity >= WORTH), incident.detected_step)
     main = leading([each for each in incident.findings if each.detected_step <= seen] or incident.findings)
     mine = of(log, incident.id)
-    if not main.metric:
+    if not main.metric or main.detector in OWN:  # a user's own word says itself how it goes on
         return
     line, attempts = _samples(store, run, incident, main), store.attempts(run)
     own = _lineage(attempts, incident.attempt)

@@ -57,27 +57,27 @@ def replay(store: Store, run: str, last: float = float("inf")) -> Replayed:
     for event in store.events(run):
         fresh.add_event(run, event)
     roles = {row["name"]: row for row in store.metrics(run).iter_rows(named=True)}
-    attempts, reached, after = store.attempts(run), 0, 0
+    attempts, newest, after = store.attempts(run), 0, 0
     seen: list[tuple[float, float, float, float]] = []
     while len((part := store.again(run, ROWS, after)).rows):
         found, after = part.rows.filter(pl.col("step") <= last), part.upto_batch
         rows = _stored(found)
         if len(rows):
-            reached = max(reached, int(rows["attempt"].to_numpy().max()))
-            fresh.append(run, rows, _so_far(attempts, reached), "", "", {}, lambda name: _role(roles[name]))
+            newest = max(newest, int(rows["attempt"].to_numpy().max()))
+            fresh.append(run, rows, _so_far(attempts, newest), "", "", {}, lambda name: _role(roles[name]))
             judge(fresh, run, load_playbook, clock=lambda: 0.0)
             seconds = found["seconds"].to_numpy()
-            known = seconds[np.isfinite(seconds)] if len(seconds) else seconds
-            ends = (float(known.min()), float(known.max())) if len(known) else (np.nan, np.nan)
+            known = seconds[np.isfinite(seconds)]
+            times = (float(known.min()), float(known.max())) if len(known) else (np.nan, np.nan)
             step = rows["step"].to_numpy()
-            seen.append((*ends, float(step.min()), float(step.max())))
+            seen.append((*times, float(step.min()), float(step.max())))
     said = sorted(incidents_of(fresh, run), key=lambda each: (each["detected_step"], each["onset_step"]))
     if not seen:
         return Replayed(run, tuple(said), 0.0, 0.0, float("nan"))
-    ends = np.array(seen)
-    timed = np.isfinite(ends[:, 1]).any()
-    span = float(np.nanmax(ends[:, 1]) - np.nanmin(ends[:, 0])) if timed else float("nan")
-    return Replayed(run, tuple(said), float(ends[:, 2].min()), float(ends[:, 3].max()), span)
+    extent = np.array(seen)
+    timed = np.isfinite(extent[:, 1]).any()
+    span = float(np.nanmax(extent[:, 1]) - np.nanmin(extent[:, 0])) if timed else float("nan")
+    return Replayed(run, tuple(said), float(extent[:, 2].min()), float(extent[:, 3].max()), span)
 
 
 def reached(found: Replayed, first: float = float("-inf")) -> list[Reached]:

@@ -92,7 +92,7 @@ def _show(found: "Replayed", since: float, least: str, changed: "list[Difference
 
 
 def _length(found: "Replayed") -> str:
-    from flows.incidents.amounts import duration
+    from flows.incidents.written import duration
 
     return f", {duration(found.seconds)} of log" if math.isfinite(found.seconds) else ", the log has no times"
 

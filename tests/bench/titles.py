@@ -64,7 +64,7 @@ def _levels(title: str, found: Sequence[FindingDoc], samples: Mapping[str, Line]
         if not owners:
             yield f"no finding goes from {match[1]} to {match[2]}"
             continue
-        if match[3] and not any(same(read(match[3]), v) for v in _numbers(owners, "after")):
+        if match[3] and not any(same(read(match[3]), v) for v in _numbers(found, "after")):
             yield f"nothing settled at {match[3]}"
         verb = title[: match.start()].rsplit(maxsplit=3)[-3:]
         words = " ".join(verb)

@@ -143,3 +143,49 @@ def test_which_neighbours_are_looked_at_does_not_depend_on_what_was_said_before(
     spike = found(onset=65, samples=5_000)
     assert sizes(level, spike) == [2]
     assert sizes(level, spike, found("trend", onset=0, detected=0, samples=5_000)) == [1, 2]
+
+
+def test_a_trend_whose_window_holds_a_step_of_its_metric_is_that_step(found):
+    step = found("level", "param_norm", onset=10_000, detected=10_064)
+    assert sizes(step, found("trend", "param_norm", onset=9_400, detected=10_500)) == [2]
+    assert sizes(step, found("trend", "param_norm", onset=8_000, detected=9_000)) == [1, 1]
+
+
+def test_a_level_that_grows_into_a_divergence_is_one_and_one_that_was_over_is_not(found):
+    level = found("level", onset=10_000, detected=10_008, severity=2)
+    grave = found("divergence", onset=10_900, detected=10_904, severity=3)
+    assert sizes(level, grave) == [2]
+    assert sizes(level, over(level, 10_100), grave) == [1, 1]
+    assert sizes(level, found("divergence", onset=14_000, detected=14_004, severity=3)) == [1, 1]
+
+
+def test_a_metric_that_goes_back_to_where_it_came_from_ends_its_move(found):
+    down = found("level", onset=10_000, detected=10_008, direction="down", severity=2, before=2.0, after=1.0)
+    back = found("level", onset=13_000, detected=13_008, severity=2, before=1.0, after=1.9)
+    further = found("level", onset=13_000, detected=13_008, severity=2, before=1.0, after=3.5)
+    assert sizes(down, back) == [2]
+    assert sizes(down, further) == [1, 1]
+
+
+def test_a_learning_rate_that_nobody_planned_has_a_wake(found):
+    rate = found("schedule", "learning_rate", onset=1_350, detected=1_352, severity=2, samples=1_350)
+    eval_loss = found("level", "eval_loss", onset=1_600, detected=1_700, severity=2, cadence=100.0, samples=17)
+    assert sizes(rate, eval_loss) == [2]
+    assert sizes(found("schedule", "learning_rate", onset=1_350, severity=1, samples=1_350), eval_loss) == [1, 1]
+
+
+def test_two_spikes_three_samples_apart_are_one_and_four_samples_apart_are_two(found):
+    assert sizes(found(), found(onset=10_003)) == [2]
+    assert sizes(found(), found(onset=10_004)) == [1, 1]
+
+
+def test_a_speed_joins_the_slow_machine_and_a_loss_the_other_change(found):
+    speed = found("level", "throughput", onset=10_000, detected=10_010, severity=2)
+    routing = found("level", "router_entropy", onset=10_040, detected=10_064, direction="down", severity=2)
+    far = found("level", "token_drop", onset=10_100, detected=10_120, severity=2)
+    loss = found("level", onset=10_030, detected=10_090, severity=2)
+    groups = [{f.role for f in each.findings} for each in folded(speed, routing)]
+    assert groups == [{"throughput", "router_entropy"}]  # nothing else is near
+    other = found("level", "router_entropy", onset=10_065, detected=10_080, direction="down", severity=2)
+    groups = [{f.role for f in each.findings} for each in folded(speed, other, loss, far)]
+    assert groups == [{"throughput"}, {"router_entropy", "loss", "token_drop"}]

@@ -95,9 +95,9 @@ def test_missing_data_resolves_nothing(found):
 
 
 def test_what_a_later_attempt_rolled_back_is_resolved(found):
-    early, late = found("level", onset=9_000, severity=2), found("divergence", onset=10_000, severity=4)
-    kept, gone = folded(early, late, valid_until=9_500)
-    assert (kept.status, gone.status, gone.resolved_step) == ("open", "resolved", 10_000)
+    early, late = found("level", onset=9_000, severity=2), found("divergence", onset=12_000, severity=4)
+    kept, gone = folded(early, late, valid_until=11_500)
+    assert (kept.status, gone.status, gone.resolved_step) == ("open", "resolved", 12_000)
     assert gone.title.endswith("; rolled back")
 
 
