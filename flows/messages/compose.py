@@ -146,7 +146,7 @@ def _alarm(incident: IncidentDoc, context: Context, transition: str) -> list[tup
         lines.append(("Reference", plain(context.reference, 200)))
     lines.append(("Option", facts.option(incident)))
     if severity_number(incident["severity"]) >= 2:
-        lines.append(("Way back", facts.rollback(incident, context.events)))
+        lines.append(("Way back", facts.rollback(incident, context.events, context.tokens_per_step)))
     limits = facts.limits(incident, context)
     return [*lines, ("Limits", limits)] if limits else lines
 
@@ -201,4 +201,6 @@ def _more(run: str, incident: IncidentDoc, context: Context) -> list[Block]:
     if unchecked:
         blocks += [Paragraph("Not checked:"), Facts(unchecked)]
     blocks.append(Code(f"watchkeeper incidents show {plain(incident['id'], 40)}"))
+    if incident.get("findings"):
+        blocks.append(Code(facts.replay_command(run, incident)))
     return blocks

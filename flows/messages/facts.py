@@ -35,6 +35,7 @@ class Context:
     similar: str = ""
     owner: str = ""
     link: str = ""
+    tokens_per_step: float | None = None
 
 
 def by_hand(incident: IncidentDoc) -> str:
@@ -157,15 +158,28 @@ def option(incident: IncidentDoc, index: int = 0) -> str:
     return f"{plain(one.get('do', ''), 160)} ({price}){when}; against: {plain(against, 140)}"
 
 
-def rollback(incident: IncidentDoc, events: Sequence[Event]) -> str:
-    """The newest recorded checkpoint before the first precursor and what going back there costs."""
-    first = min([f["onset_step"] for f in incident.get("findings", [])] + [incident["onset_step"]])
-    kept = [e.step for e in events if e.kind == "checkpoint" and e.step < first]
+def rollback(incident: IncidentDoc, events: Sequence[Event], tokens_per_step: float | None = None) -> str:
+    """The newest complete checkpoint before the first precursor, what going back there costs, and what data to skip."""
+    findings = incident.get("findings", [])
+    first = min([f["onset_step"] for f in findings] + [incident["onset_step"]])
+    last = max([f["detected_step"] for f in findings] + [incident["detected_step"]])
+    skip = f"skip the data of steps {step(first)} to {step(last)}"
+    kept = [
+        e.step for e in events if e.kind == "checkpoint" and e.step < first and e.detail.get("complete") is not False
+    ]
     if not kept:
-        return "no checkpoint before the onset is on record (watchkeeper events add checkpoint --step N)"
+        return f"no checkpoint before the onset is on record (watchkeeper events add checkpoint --step N); {skip}"
     newest = max(kept)
-    lost = step(incident["detected_step"] - newest)
-    return f"checkpoint {step(newest)} is the newest before the onset; {lost} steps lost"
+    tokens = f" (about {_many((last - newest) * tokens_per_step)} tokens)" if tokens_per_step else ""
+    return f"checkpoint {step(newest)} is the newest before the onset; {step(last - newest)} steps lost{tokens}; {skip}"
+
+
+def _many(value: float) -> str:
+    """ "888 million", "2.15 billion"."""
+    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if value >= size:
+            return f"{number(value / size, 3)} {word}"
+    return f"{value:,.0f}"
 
 
 def limits(incident: IncidentDoc, context: Context) -> str:
@@ -195,6 +209,14 @@ def evidence_query(run: str, incident: IncidentDoc) -> str:
     # double quotes read better, but only where the shell would change nothing inside them
     quoted = shlex.quote(query) if set(query) & set('"$`\\!') else f'"{query}"'
     return f"watchkeeper sql {quoted}"
+
+
+def replay_command(run: str, incident: IncidentDoc) -> str:
+    """The shell command that shows what a live watch had known around the incident."""
+    first, last = incident["detected_step"], max(f["detected_step"] for f in incident["findings"])
+    name = plain(run)
+    quoted = shlex.quote(name) if not name.startswith("-") else f"-- {shlex.quote(name)}"
+    return f"watchkeeper replay --from {first:.10g} --to {max(first, last):.10g} --min-severity S0 {quoted}"
 
 
 def _sql(text: str) -> str:

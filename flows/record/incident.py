@@ -29,6 +29,7 @@ def article(run: str, incident: IncidentDoc, picture: Picture | None) -> str:
         _evidence(incident.get("findings", [])),
         _operations(incident.get("operations", [])),
         f"<h4>Look yourself</h4><pre>{text(facts.evidence_query(run, incident))}</pre>",
+        f"<pre>{text(facts.replay_command(run, incident))}</pre>" if incident.get("findings") else "",
         f'<p class="quiet">Incident {text(incident["id"], 60)}{_confidence(incident)}</p></article>',
     ]
     return "\n".join(part for part in parts if part)

@@ -81,7 +81,16 @@ def context_of(store: Store, run: str, link: str = "") -> Context:
         not_checked=not_checked(store, run),
         last_step=_edge(metrics["last_step"].max()),
         link=link,
+        tokens_per_step=_tokens_per_step(whole),
     )
+
+
+def _tokens_per_step(metrics: pl.DataFrame) -> float | None:
+    """From a count of all tokens so far; None where none is logged."""
+    for row in metrics.filter(metrics["role"] == "tokens").iter_rows(named=True):
+        if row["last_value"] and row["last_step"] and math.isfinite(row["last_value"]) and row["last_value"] > 0:
+            return float(row["last_value"] / row["last_step"])
+    return None
 
 
 def curves_of(store: Store, run: str, incident: IncidentDoc) -> list[Curve]:

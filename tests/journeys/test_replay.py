@@ -1,11 +1,14 @@
 """`watchkeeper replay`: what would have been said, when; against a budget; against what was said."""
 
 import json
+import shlex
 
 import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
+from flows.messages.blocks import Code
+from flows.messages.compose import compose
 from flows.store import open_store
 from flows.verbs.check import run_checks
 
@@ -73,3 +76,15 @@ def test_a_budget_is_kept_or_broken_and_it_says_what_would_keep_it(replayed):
 def test_a_run_that_is_not_there_is_named(replayed):
     with pytest.raises(Exception, match="no run 'nope' in the store; it has lr_too_high-1"):
         replayed("nope")
+
+
+def test_the_commands_of_a_message_run_as_they_stand(kept):
+    incident = next(each for each in kept[1]["incidents"] if each["severity"] == "S3")
+    message = compose("lr_too_high-1", incident, "opened")
+    lines = [block.text for block in (*message.blocks, *message.more) if isinstance(block, Code)]
+    commands = [line for line in lines if line.startswith("watchkeeper ")]
+    assert {line.split()[1] for line in commands} == {"sql", "incidents", "replay"}
+    for line in commands:
+        done = CliRunner().invoke(app, shlex.split(line)[1:], env={"WATCHKEEPER_STORE": str(kept[0])})
+        assert done.exit_code == 0, (line, done.output, done.exception)
+        assert (len(done.stdout.splitlines()) > 2 and "lr_schedule_reset" in done.stdout) or "sql" in line

@@ -71,7 +71,12 @@ def test_an_event_that_spans_the_onset_counts(incident):
 
 
 def test_the_way_back_is_the_newest_checkpoint_before_the_first_precursor(incident, context):
-    assert rollback(incident, context.events) == "checkpoint 5,000 is the newest before the onset; 222 steps lost"
+    way = "checkpoint 5,000 is the newest before the onset; 222 steps lost"
+    skip = "; skip the data of steps 5,204 to 5,222"
+    assert rollback(incident, context.events) == way + skip
+    assert rollback(incident, context.events, 4e6) == f"{way} (about 888 million tokens){skip}"
+    broken = Event("checkpoint", 5_100.0, detail={"complete": False})
+    assert rollback(incident, [*context.events, broken]) == way + skip
     assert rollback(incident, []).startswith("no checkpoint before the onset is on record")
 
 
@@ -153,3 +158,15 @@ def test_a_finding_of_the_whole_run_has_a_name_and_is_not_asked_for_as_a_metric(
     message = compose("hero", {**incident, "findings": [rewind, *incident["findings"]]}, "opened", context)
     assert "Moved: the run rewind 1 attempt, then grad/norm/total" in as_text(message)
     assert "name = 'grad/norm/total'" in as_text(message)
+
+
+def test_a_follow_up_says_how_it_stands_and_an_outcome_whether_it_helped(incident):
+    def line(what, why):
+        return {"at": "2026-01-01T00:00:00Z", "who": "watchkeeper", "what": what, "why": why, "step": 5_400.0}
+
+    incident["operations"] = [line("followed", "25 samples later plateaued"), line("worked", "rollback helped")]
+    message = compose("hero", incident, "worked")
+    facts = dict(message.blocks[1].pairs)
+    assert message.title.startswith("S3 hero: It helped: ")
+    assert (facts["Now"], facts["Before"]) == ("rollback helped", "25 samples later plateaued")
+    assert "Option" not in facts and "Option" in dict(compose("hero", incident, "failed").blocks[1].pairs)
