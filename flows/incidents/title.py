@@ -46,6 +46,7 @@ def _with_peak(main: Finding, findings: Sequence[Finding]) -> Finding:
         for item in findings
         if item.metric == main.metric and item.kind == "spike" and item.direction == "up"
         if abs(item.onset_step - main.onset_step) <= NEAR * cadence(main) and (peak := number(item, "peak")) is not None
+        if amount(number(item, "before") or 0.0) == amount(number(main, "before") or 0.0)  # measured from one level
     ]
     return replace(main, evidence={**main.evidence, "peak": max(peaks)}) if peaks else main
 
