@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +21,8 @@ class Incident:
     """Findings of one origin in one attempt of a run.
 
     `severity_history` holds (step, severity) at the steps at which each severity became known; `severity` is the last.
-    `status` is open or resolved; `findings` stand in canonical order.
+    `status` is open or resolved; `findings` stand in canonical order. `cooling`: all of it has recovered, but not for
+    long enough to be over. `quiet_step` is where it was known that it cools, or that it is over, as far as a fold tells.
     """
 
     id: str
@@ -39,6 +40,13 @@ class Incident:
     findings: tuple[Finding, ...]
     hypotheses: tuple[Hypothesis, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
+    cooling: bool = False
+    quiet_step: float | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def state(self) -> str:
+        """firing, cooling or resolved (`states.py`)."""
+        return "resolved" if self.status == "resolved" else "cooling" if self.cooling else "firing"
 
     def episodes(self) -> set[Episode]:
         """The (detector, metric, episode) of every finding."""
@@ -47,7 +55,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Transition:
-    """A change somebody may want to hear of. `what`: opened, escalated, lowered, resolved, reopened."""
+    """A change somebody may want to hear of. `what`: opened, escalated, lowered, cooling, firing, resolved, reopened."""
 
     incident: Incident
     what: str
@@ -118,6 +126,7 @@ def incident_row(incident: Incident, opened_at: datetime, updated_at: datetime) 
         "incident_id": incident.id,
         "attempt": incident.attempt,
         **{key: getattr(incident, key) for key in same},
+        "state": incident.state,
         "severity_history": to_json(history),
         "hypotheses": to_json([asdict(item) for item in incident.hypotheses]),
         "suggestions": to_json([asdict(item) for item in incident.suggestions]),
@@ -152,6 +161,7 @@ def incident_from_rows(run: str, row: Mapping[str, Any], findings: Sequence[Mapp
         findings=tuple(members),
         hypotheses=tuple(_hypothesis(item) for item in _parsed(row["hypotheses"])),
         suggestions=tuple(_suggestion(item) for item in _parsed(row["suggestions"])),
+        cooling=row.get("state") == "cooling",
     )
 
 

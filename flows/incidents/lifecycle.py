@@ -22,6 +22,7 @@ from flows.incidents.incident import (
 )
 from flows.incidents.reach import SETTLED, closes, is_slow
 from flows.incidents.severity import KnownEvent, StepOf, history, known_events
+from flows.incidents.states import COOLING, FIRING, cooling
 from flows.incidents.title import leading, title
 from flows.records import Event
 
@@ -105,6 +106,10 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
     onset = onset_of(findings)
     rolled_back = context.valid_until is not None and onset >= context.valid_until and item.resolved_step is None
     resolved = findings[-1].detected_step if rolled_back else item.resolved_step
+    quiet = _over(findings, resolved, context)
+    cools = quiet is not None and quiet > context.horizon_step
+    if cools:
+        quiet, resolved = resolved, None
     levels = history(findings, context.events, context.patterns)
     lasted = lasting(findings, item.recovered, findings[-1].detected_step if rolled_back else context.horizon_step)
     table = {pattern.name: pattern for pattern in context.patterns}
@@ -125,7 +130,16 @@ def _incident(name: str, item: Group, context: _Context) -> Incident:
         findings=findings,
         hypotheses=tuple(fill(tell_apart(ranked[:HYPOTHESES], table), leading(findings), context.run)),
         suggestions=priced(suggestions(ranked, table), findings, levels[-1][1]),
+        cooling=cools,
+        quiet_step=quiet,
     )
+
+
+def _over(findings: Sequence[Finding], resolved: float | None, context: _Context) -> float | None:
+    """The step at which a recovery has lasted. An attempt that a later one cut off has no more samples to wait for."""
+    if resolved is None or context.valid_until is not None:
+        return resolved
+    return resolved + cooling(findings)
 
 
 def onset_of(findings: Sequence[Finding]) -> float:
@@ -184,24 +198,32 @@ def transitions(before: Sequence[Incident], after: Sequence[Incident]) -> list[T
             out += _changes(was, item)
         elif any((item.attempt, *episode) not in told for episode in item.episodes()):
             out.append(Transition(item, "opened", item.detected_step))
-            out += _resolved(item)
+            out += _ended(item)
     return sorted(out, key=lambda item: item.step)  # stable: the order of one incident's changes stays
 
 
 def _changes(was: Incident, now: Incident) -> list[Transition]:
     out: list[Transition] = []
-    again = was.resolved_step is not None and now.resolved_step != was.resolved_step
+    known = {identity_of(item) for item in was.findings}
+    fresh = [item.detected_step for item in now.findings if identity_of(item) not in known]
+    again = bool(fresh) and was.resolved_step is not None and now.resolved_step != was.resolved_step
     if again:
-        fresh = [item.detected_step for item in now.findings if item not in was.findings]
-        out.append(Transition(now, "reopened", min(fresh, default=now.findings[-1].detected_step)))
+        out.append(Transition(now, "reopened", min(fresh)))
+    elif was.cooling and now.state == FIRING:
+        out.append(Transition(now, FIRING, min(fresh, default=now.findings[-1].detected_step)))
     if now.severity != was.severity:
         what = "escalated" if now.severity > was.severity else "lowered"
         out.append(Transition(now, what, now.severity_history[-1][0]))
-    return out + (_resolved(now) if again or was.resolved_step is None else [])
+    return out + (_ended(now) if again or (was.status == "open" and now.state != was.state) else [])
 
 
-def _resolved(item: Incident) -> list[Transition]:
-    return [] if item.resolved_step is None else [Transition(item, "resolved", item.resolved_step)]
+def _ended(item: Incident) -> list[Transition]:
+    """That it cools, or that it is over: at the step at which that was known."""
+    if item.state == FIRING:
+        return []
+    steps = (item.quiet_step, item.resolved_step, item.findings[-1].detected_step)
+    what = COOLING if item.state == COOLING else "resolved"
+    return [Transition(item, what, next(step for step in steps if step is not None))]
 
 
 def superseded(before: Sequence[Incident], after: Sequence[Incident]) -> list[Incident]:

@@ -1,33 +1,21 @@
 """What people did to incidents, and so what is told of them: the log of an incident is folded, nothing else is asked.
 
-A candidate or pending phenomenon is a detector's own affair: it becomes a finding when it is sure. An incident is then
-firing or resolved, and what it may do next stands in MOVES; acknowledged and snoozed are flags beside that. Silence only
-delays: what was not told, and still holds when the silence ends, is told then.
+Its states and moves stand in states.py; acknowledged and snoozed are flags beside them. Silence only delays: what was not
+told, and still holds when the silence ends, is told then.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from flows.incidents.incident import Incident, Transition, identity_of
+from flows.incidents.states import COOLING, FIRING, RESOLVED, moved
 from flows.records import Operation
 
 JUDGE = "watchkeeper"  # who the judge is, in the log
 FEEDBACK = ("right", "wrong", "known")
 PEOPLE = frozenset({"ack", "snooze", "resolve", "note", *FEEDBACK})
-FIRING, RESOLVED = "firing", "resolved"
-
-# (state, word) -> state; "" is an incident of which the log has nothing yet, as of one older than the log
-MOVES: Mapping[tuple[str, str], str] = {
-    **{("", word): FIRING for word in ("opened", "escalated", "lowered", "reopened", "still")},
-    **{(FIRING, word): FIRING for word in ("escalated", "lowered", "still")},
-    **{(state, word): RESOLVED for state in ("", FIRING) for word in ("resolved", "resolve")},
-    **{(RESOLVED, word): RESOLVED for word in ("escalated", "lowered", "resolve")},
-    (RESOLVED, "reopened"): FIRING,
-    # what was kept back is told late
-    **{(FIRING, word): FIRING for word in ("opened", "reopened")},
-    (RESOLVED, "resolved"): RESOLVED,
-}
+QUIETLY = frozenset({"lowered", COOLING, FIRING})  # words that are kept and told to nobody
 
 
 @dataclass(frozen=True)
@@ -60,17 +48,17 @@ def _person(was: Standing, done: Operation) -> Standing:
     if done.kind == "snooze":
         return replace(was, snooze=done)
     if done.kind == "resolve":
-        return replace(was, state=MOVES[was.state, "resolve"], acknowledged=None, snooze=None)
+        return replace(was, state=moved(was.state, "resolve"), acknowledged=None, snooze=None)
     return replace(was, feedback=done.kind) if done.kind in FEEDBACK else was
 
 
 def _word(was: Standing, said: Operation) -> Standing:
     severity = said.severity or 0
-    now = replace(was, state=MOVES.get((was.state, said.kind), was.state), severity=severity)
+    now = replace(was, state=moved(was.state, said.kind), severity=severity)
     if said.kind == "lowered":
         return replace(now, told_severity=min(was.told_severity, severity))
     if not said.silent:
-        now = replace(now, told=now.state, told_severity=severity)
+        now = replace(now, told=RESOLVED if now.state == RESOLVED else FIRING, told_severity=severity)
         if was.snooze is not None and not lasts(was.snooze, said.step, said.at):
             now = replace(now, snooze=None)
     ack = was.acknowledged
@@ -137,7 +125,7 @@ def _line(change: Transition, log: Sequence[Operation], now: float) -> Operation
     louder = by is not None and by.kind == "snooze" and incident.severity > (by.severity or 0)
     if by is not None and not (louder and change.what == "escalated"):
         return said(incident, change.what, change.step, now, f"{by.kind}d by {by.who}", silent=True)
-    return said(incident, change.what, change.step, now, silent=change.what == "lowered")
+    return said(incident, change.what, change.step, now, silent=change.what in QUIETLY)
 
 
 def said(incident: Incident, what: str, step: float, now: float, why: str = "", *, silent: bool = False) -> Operation:
@@ -158,7 +146,7 @@ def unsettled(log: Sequence[Operation]) -> set[str]:
     by_people = {
         each.incident_id
         for each in log
-        if each.incident_id and (each.kind in PEOPLE or (each.silent and each.kind != "lowered"))
+        if each.incident_id and (each.kind in PEOPLE or (each.silent and each.kind not in QUIETLY))
     }
     return {name for name in by_people if _differs(standing(of(log, name)))}
 

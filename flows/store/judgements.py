@@ -23,7 +23,7 @@ INCIDENT: dict[str, Any] = {
     "run": pl.String, "incident_id": pl.String, "attempt": pl.Int32, "severity": pl.Int32, "status": pl.String,
     "title": pl.String, "pattern": pl.String, "confidence": pl.Float64, "onset_step": pl.Float64,
     "detected_step": pl.Float64, "resolved_step": pl.Float64, "severity_history": pl.String, "hypotheses": pl.String,
-    "suggestions": pl.String, "opened_at": _TIME, "updated_at": _TIME,
+    "suggestions": pl.String, "opened_at": _TIME, "updated_at": _TIME, "state": pl.String,
 }  # fmt: skip
 DELIVERY: dict[str, Any] = {
     "delivery_id": pl.String, "run": pl.String, "incident_id": pl.String, "transition": pl.String, "channel": pl.String,

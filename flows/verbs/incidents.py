@@ -66,13 +66,13 @@ def list_incidents(
         return
     flags = _flags(kept, rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("id", "", "status", "run", "since step", "what", "people"):
+    for name in ("id", "", "state", "run", "since step", "what", "people"):
         table.add_column(name, overflow="fold", justify="right" if name == "since step" else "left")
     for row in sorted(rows, key=lambda r: (-r["severity"], r["onset_step"])):
         table.add_row(
             row["incident_id"],
             f"S{row['severity']}",
-            row["status"],
+            row["state"],
             row["run"],
             f"{row['onset_step']:,.15g}",
             row["title"],
@@ -101,7 +101,7 @@ def show_incident(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"S{row['severity']} {row['title']}", style="bold")
     console.print(
-        f"run {row['run']}, {row['status']}, onset step {row['onset_step']:,.15g}, known at {row['detected_step']:,.15g}"
+        f"run {row['run']}, {row['state']}, onset step {row['onset_step']:,.15g}, known at {row['detected_step']:,.15g}"
     )
     console.print("\nwhat was found")
     for each in kept.findings(row["run"], row["incident_id"]):

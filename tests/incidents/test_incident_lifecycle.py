@@ -42,18 +42,61 @@ def test_an_incident_is_opened_escalated_resolved_and_reopened_once(found):
         folded(first),
         folded(first, norm),
         folded(first, norm, more),
-        folded(first, norm, more, over(first, 10_200), over(norm, 10_010)),
+        folded(first, norm, more, over(first, 10_200), over(norm, 10_010), horizon_step=10_263),
+        folded(first, norm, more, over(first, 10_200), over(norm, 10_010), horizon_step=10_264),
         folded(first, norm, more, over(first, 10_200), over(norm, 10_010), again),
     ]
     assert [told(a, b) for a, b in zip([[], *stages], stages, strict=False)] == [
         [("opened", 10_000)],
         [("escalated", 10_002)],
         [("escalated", 10_150)],
-        [("resolved", 10_200)],
+        [("cooling", 10_200)],
+        [("resolved", 10_264)],
         [("reopened", 10_300)],
     ]
     assert {incident.id for stage in stages for incident in stage} == {stages[0][0].id}
     assert all(told(stage, stage) == [] for stage in stages)
+
+
+def test_what_recovers_is_open_until_it_has_stayed_so_for_64_samples(found):
+    level = found("level", severity=3, episode="a")
+    cools, warm, done = (folded(level, over(level, 10_200), horizon_step=step) for step in (10_263, 10_200, 10_264))
+    assert [(i.status, i.state, i.resolved_step) for (i,) in (cools, warm, done)] == [
+        ("open", "cooling", None),
+        ("open", "cooling", None),
+        ("resolved", "resolved", 10_200),
+    ]
+    assert done[0].quiet_step == 10_264
+
+
+def test_what_comes_back_while_it_cools_is_the_same_fire_and_no_message(found):
+    level = found("level", severity=3, episode="a")
+    again = replace(level, onset_step=10_240.0, detected_step=10_250.0)
+    cools = folded(level, over(level, 10_200), horizon_step=10_240)
+    back = folded(level, over(level, 10_200), again, horizon_step=10_250)
+    assert told(cools, back) == [("firing", 10_250)]
+    assert (back[0].id, back[0].state) == (cools[0].id, "firing")
+
+
+def test_a_spike_of_one_sample_does_not_cool_and_a_rare_metric_cools_for_two_samples(found):
+    spike = found(samples_out=1)
+    assert folded(spike, over(spike, 10_003), horizon_step=10_003)[0].status == "resolved"
+    rare = found("level", "eval_loss", severity=2, cadence=1000.0, samples=20.0)
+    assert folded(rare, over(rare, 12_000), horizon_step=13_999)[0].state == "cooling"
+    assert folded(rare, over(rare, 12_000), horizon_step=14_000)[0].state == "resolved"
+
+
+def test_an_attempt_that_was_cut_off_has_nothing_to_wait_for(found):
+    level = found("level", onset=9_000, severity=2)
+    (cut,) = folded(level, over(level, 9_100), horizon_step=9_101, valid_until=9_101)
+    assert cut.state == "resolved"
+
+
+def test_a_store_that_called_a_cooling_incident_resolved_is_not_opened_again(found):
+    level = found("level", severity=3)
+    now = folded(level, over(level, 10_200), horizon_step=10_210)
+    was = replace(now[0], status="resolved", resolved_step=10_200.0, cooling=False)
+    assert told([was], now) == []
 
 
 def test_an_incident_that_came_and_went_between_two_passes_is_told_both(found):

@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from detectors.finding import Finding, Recovery
 from flows.incidents import fold, transitions
-from flows.incidents.people import MOVES, PEOPLE, by_hand, known, of, owed, said, standing, unsettled, words
+from flows.incidents.people import PEOPLE, by_hand, known, of, owed, said, standing, unsettled, words
+from flows.incidents.states import MOVES
 from flows.playbook import load_playbook
 from flows.records import Operation
 
