@@ -22,6 +22,7 @@ from flows.stages.against import Against, of_against
 from flows.stages.answers import collect, roles_of
 from flows.stages.bounds import Watched, settle
 from flows.stages.coverage import coverage, of_bounds
+from flows.stages.heard import hear, step_of
 from flows.stages.past import Answers
 from flows.stages.runstate import RunState
 from flows.store import Store, Waiting
@@ -88,6 +89,7 @@ def _pass(
 ) -> Judged:
     """One transaction's worth of judging; without rows only silence, and bounds that are gone, can be found."""
     state = RunState.load(waiting.run_state)
+    hear(waiting.rows, waiting.events, state)
     found = collect(store, run, waiting, state, heard_until, watched, against)
     settle(found.new, state.answers, waiting.attempts, waiting.metrics, watched)
     if not len(waiting.rows) and not found.new:
@@ -208,6 +210,7 @@ def _folded(
             roles=roles,
             names=names,
             known=before,
+            step_of=step_of(state, each.attempt),
             valid_until=each.valid_until,
         )
         out += incidents

@@ -23,6 +23,9 @@ class RunState:
     bounded: bool = False  # the coverage speaks of a user's bounds
     seats: list[list[Any]] = field(default_factory=list)  # metrics of the first tier
     second: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> state of the second tier
+    heard: dict[str, float] = field(
+        default_factory=dict
+    )  # attempt and time of an event -> the step from which it counts
 
     @staticmethod
     def load(text: str | None) -> "RunState":
@@ -39,6 +42,7 @@ class RunState:
             raw.get("bounded", False),
             raw.get("seats", []),
             raw.get("second", {}),
+            raw.get("heard", {}),
         )
 
     def dump(self) -> str:

@@ -1,0 +1,38 @@
+"""From which step on an event counts: the first one that was logged after somebody put it on record.
+
+Once found it is kept, so that it depends on the samples and not on when the watch ran. What was logged before never
+learns of it: an event that was declared too late lowers an incident from then on and leaves what was said as it was.
+"""
+
+import math
+from collections.abc import Sequence
+
+import polars as pl
+
+from flows.incidents.severity import StepOf
+from flows.records import Event
+from flows.stages.runstate import RunState
+
+
+def hear(rows: pl.DataFrame, events: Sequence[Event], state: RunState) -> None:
+    """Note the events that the new samples (attempt, step, seconds) are later than, an attempt; `state` goes on.
+
+    A sample without a time was read after the event, so it counts as later.
+    """
+    if not len(rows):
+        return
+    for recorded_at in {each.recorded_at for each in events if each.recorded_at is not None}:
+        later = rows.filter(
+            pl.col("seconds").is_null() | pl.col("seconds").is_nan() | (pl.col("seconds") >= recorded_at)
+        )
+        for attempt, step in later.group_by("attempt").agg(pl.col("step").min()).iter_rows():
+            state.heard.setdefault(_key(attempt, recorded_at), float(step))
+
+
+def step_of(state: RunState, attempt: int) -> StepOf:
+    """Unix seconds at which an event was recorded -> the step from which it counts in an attempt; inf: not yet."""
+    return lambda recorded_at: state.heard.get(_key(attempt, recorded_at), math.inf)
+
+
+def _key(attempt: int, recorded_at: float) -> str:
+    return f"{attempt}:{recorded_at!r}"
