@@ -73,6 +73,8 @@ NEEDED = {"spikes": YOUNGEST, "throughput": YOUNGEST, "shifts": 304, "direction"
 NEEDED |= {"rates": 2000, "saturation": 2 * CHUNK, "counters": 21}
 # told which sample is the first of a launch: that step compiles, and counters may begin anew
 FROM_LAUNCH = frozenset({"throughput", "counters", "tokens"})
+# first and last step of a stretch that is no baseline for chunks that begin after the third step and up to the fourth
+Masked = tuple[float, float, float, float]
 SPAN = 16 * CHUNK  # samples judged at once
 
 
@@ -104,8 +106,11 @@ def advance(
     role: str,
     group: str = "",
     events: Sequence[tuple[float, str]] = (),
+    masked: Sequence[Masked] = (),
 ) -> tuple[list[Said], dict[str, State], int]:
     """Judge all samples from index `start` (a multiple of CHUNK) on; `first` is the index of element 0.
+
+    `masked` are stretches that no later chunk looks back at: their values are missing there.
 
     Returns what can be said with its sample index, the states at the last whole chunk, and the index of that boundary.
     What is said about a partial chunk is repeated when it is judged again with more samples: compare indices.
@@ -115,13 +120,15 @@ def advance(
     names = detectors_of(role, group)
     while start < end:
         whole = min(SPAN, (end - start) // CHUNK * CHUNK)
+        if masked and whole:  # a word that comes into force inside a span ends it
+            whole = _until_a_turn(step[start - first : start - first + whole : CHUNK], masked, whole)
         stop = start + (whole or end - start)
         low = max(first, start - LOOKBACK)
         chunk = Chunk(
             low,
             start,
             step[low - first : stop - first],
-            value[low - first : stop - first],
+            _without(masked, step[low - first : stop - first], value[low - first : stop - first], start - low),
             seconds[low - first : stop - first],
             name,
             role,
@@ -136,6 +143,26 @@ def advance(
             return said, states, start
         states, start = after, stop
     return said, states, start
+
+
+def _in_force(masked: Sequence[Masked], step: float) -> list[tuple[float, float]]:
+    """The stretches that a chunk which begins at `step` must not look back at."""
+    return [(first, last) for first, last, since, before in masked if since < step <= before]
+
+
+def _until_a_turn(begins: Array, masked: Sequence[Masked], whole: int) -> int:
+    """Samples until the first chunk for which other stretches are in force; `begins` are the chunks' first steps."""
+    now = _in_force(masked, float(begins[0]))
+    turns = (k for k, step in enumerate(begins.tolist()) if _in_force(masked, step) != now)
+    return next(turns, whole // CHUNK) * CHUNK
+
+
+def _without(masked: Sequence[Masked], step: Array, value: Array, offset: int) -> Array:
+    """The values, NaN where a stretch is in force before position `offset`, at which the chunk begins."""
+    out = value
+    for first, last in _in_force(masked, float(step[offset])):
+        out = np.where((np.arange(len(step)) < offset) & (step >= first) & (step <= last), np.nan, out)
+    return out
 
 
 def carried(states: Mapping[str, State], step: float) -> dict[str, State]:

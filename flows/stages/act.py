@@ -16,6 +16,9 @@ def act(store: Store, incident: Mapping[str, Any], done: Operation) -> Operation
     step = last_step(store, run)
     if done.until_step is not None and done.until_step <= step:
         raise BadConfig(f"--until-step {done.until_step:,.15g}: run {run} is at step {step:,.15g} already.")
+    if done.kind == "known":  # what it did up to here is no baseline any more
+        end = incident["resolved_step"]
+        done = replace(done, until_step=step if end is None else min(step, end))
     known = len(store.findings(run, name))
     whole = replace(done, run=run, incident_id=name, step=step, severity=incident["severity"], findings=known)
     store.operate(whole)

@@ -21,6 +21,7 @@ from flows.stages.bounds import Watched, bounds_of
 from flows.stages.crowd import Roles
 from flows.stages.fresh import Flat, Fresh, Key, Samples, fresh
 from flows.stages.joint import Line, judge_evals
+from flows.stages.known import masked_of
 from flows.stages.memory import Memory
 from flows.stages.metric import judge_metric
 from flows.stages.past import Answers, Past
@@ -55,6 +56,7 @@ def collect(
     past = Past(store, run, found, metrics, limits, out)
     by_number = {each.attempt: each for each in found.attempts}
     declared = [(each.step, each.kind) for each in found.events]
+    masked = masked_of(store, run)
     for attempt in new.attempts:
         each = by_number[attempt]
         parts = {name: part for (number, name), part in new.alone.items() if number == attempt}
@@ -68,8 +70,9 @@ def collect(
         for name, part in parts.items():
             role, group = metrics[name]
             said, done = judge_metric(
-                memories[name], part, name=name, role=role, group=group, bounds=limits[name], events=events
-            )
+                memories[name], part, name=name, role=role, group=group, bounds=limits[name], events=events,
+                masked=masked.get(name, ()),
+            )  # fmt: skip
             out.say(attempt, said)
             out.memories[name, attempt] = memories[name]
             if len(done):

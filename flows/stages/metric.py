@@ -9,7 +9,7 @@ from detectors.finding import Answer, Finding, Recovery
 from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 from detectors.silence import launched
-from detectors.suite import FROM_LAUNCH, TOGETHER, advance, carried, detectors_of, is_sentinel
+from detectors.suite import FROM_LAUNCH, TOGETHER, Masked, advance, carried, detectors_of, is_sentinel
 from flows.stages.fresh import Samples
 from flows.stages.memory import Memory
 
@@ -23,11 +23,12 @@ def judge_metric(
     group: str,
     bounds: Sequence[own.Bound] = (),
     events: Sequence[tuple[float, str]] = (),
+    masked: Sequence[Masked] = (),
 ) -> tuple[list[Answer], Array]:
     """Answers that the new samples make possible, in order of their sample index; and the blocks of 16 they complete.
 
-    `events` are step and kind of what was planned or done in the lineage of the attempt. What the user's `bounds` say
-    stands behind the others.
+    `masked` are stretches that are no baseline, `events` step and kind of what was planned or done in the lineage of the
+    attempt. What the user's `bounds` say stands behind the others.
     """
     known = len(memory.step)
     _take(memory, new, role)
@@ -46,6 +47,7 @@ def judge_metric(
         role=role,
         group=group,
         events=events,
+        masked=masked,
     )
     news = sorted((pair for pair in said if pair[0] >= memory.judged), key=lambda pair: pair[0])
     together = group or any(role in roles for roles in TOGETHER.values())
