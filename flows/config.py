@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,17 @@ from flows.sections import (
     BoundSection,
     ChannelSection,
     CheckSection,
+    DigestSection,
     LadderSection,
+    LimitSection,
     MixtureSection,
     PatternSection,
     PlanSection,
+    QuietSection,
     RecordSection,
     RetentionSection,
     RoleSection,
+    RouteSection,
     RungSection,
     RunSection,
     Section,
@@ -47,6 +51,7 @@ class Config(Section):
     run: tuple[RunSection, ...] = ()
     watch: WatchSection = WatchSection()
     channel: tuple[ChannelSection, ...] = ()
+    route: tuple[RouteSection, ...] = ()
     roles: dict[str, RoleSection] = Field(default_factory=dict)
     bound: tuple[BoundSection, ...] = ()
     check: tuple[CheckSection, ...] = ()
@@ -68,6 +73,9 @@ class Config(Section):
         for what, names in named.items():
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"two entries [[{what}]] are called {', '.join(twice)}; give each its own name")
+        channels = named["channel"]
+        if gone := sorted({name for route in self.route for name in route.to} - set(channels)):
+            raise ValueError(f"a [[route]] leads to {', '.join(gone)}; channels are {', '.join(channels) or 'none'}")
         return self
 
     @model_validator(mode="after")
@@ -76,6 +84,14 @@ class Config(Section):
         if linked and (self.phone is None or not self.phone.url):
             raise ValueError(f"channel {linked[0]} has ack_link; it needs [phone] with its url and secret")
         return self
+
+    def takes(
+        self, channel: ChannelSection, run: str, tags: Collection[str], roles: Collection[str], severity: int
+    ) -> bool:
+        """Whether a channel is told of an incident: by its own severity and runs, and by a route where some name it."""
+        routes = [each for each in self.route if channel.name in each.to]
+        by_route = not routes or any(each.takes(run, tags, roles, severity) for each in routes)
+        return by_route and channel.takes(run, severity)
 
     def roles_of(self, run: RunSection) -> dict[str, dict[str, str]]:
         """The overrides for one run: its own before those for all."""
@@ -162,6 +178,9 @@ _INNER: dict[str, type[BaseModel]] = {  # the deepest first
     "roles": RoleSection,
     "segment": SegmentSection,
     "retention": RetentionSection,
+    "quiet": QuietSection,
+    "limit": LimitSection,
+    "digest": DigestSection,
 }
 
 
@@ -171,6 +190,7 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
         "run": RunSection,
         "watch": WatchSection,
         "channel": ChannelSection,
+        "route": RouteSection,
         "bound": BoundSection,
         "check": CheckSection,
         "pattern": PatternSection,

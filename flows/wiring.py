@@ -22,6 +22,7 @@ from flows.passes import Call, Outcome, Report, plainly
 from flows.playbook import load_playbook
 from flows.record.veil import Policy
 from flows.records import Role
+from flows.routing import digests, gates_of, takers
 from flows.sections import SEVERITIES, CheckSection, RecordSection, RetentionSection, RunSection
 from flows.sources.catalogue import open_sources
 from flows.sources.contract import Source
@@ -35,6 +36,8 @@ from flows.stages.against import Against
 from flows.stages.announce import announcer, tell_owed
 from flows.stages.beside import Reference
 from flows.stages.bounds import Watched
+from flows.stages.digest import tell_digests
+from flows.stages.door import door_of
 from flows.stages.firing import keep_firing, keepers, tell_in_hand
 from flows.stages.gather import Terms
 from flows.stages.judge import Announce, Judged, judge, tell
@@ -171,12 +174,15 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
                 if judged is not None:
                     house.report.changes += judged.transitions
                     house.judged[name] = run, judged.samples > 0
-                    owing = partial(tell_owed, store, name, _least(house, name), clock=house.clock)
+                    told = takers(house.config, run, name)
+                    owing = partial(tell_owed, store, name, told, clock=house.clock, remind=house.config.watch.remind)
                     house.report.changes += house.report.attempt(owner, "owed", owing) or []
-                    hand = partial(tell_in_hand, store, name, house.channels, _least(house, name), house.clock)
+                    hand = partial(tell_in_hand, store, name, house.channels, _hearing(house, name), house.clock)
                     house.report.attempt(owner, "in hand", hand)
-                    going = partial(aftermath, store, name, _least(house, name), clock=house.clock)
+                    going = partial(aftermath, store, name, told, clock=house.clock)
                     house.report.changes += house.report.attempt(owner, "aftermath", going) or []
+                    noting = partial(tell_digests, store, name, digests(house.config, run, name), clock=house.clock)
+                    house.report.attempt(owner, "digest", noting)
                 lease.renew()
             _send(house, store, owner, name, lease)
 
@@ -185,9 +191,10 @@ def _watch_run(house: _House, store: Store, run: RunSection, name: str, source: 
 
 def _send(house: _House, store: Store, owner: str, name: str, lease: Lease) -> None:
     link = linking(house.config.phone, {each.name for each in house.config.channel if each.ack_link})
-    work = partial(notify, store, house.channels, house.clock, chart_of(store), name, link)
+    door = door_of(store, name, gates_of(house.config), house.clock)
+    work = partial(notify, store, house.channels, house.clock, chart_of(store), name, link, door)
     house.report.attempt(owner, "notify", work, house.call)
-    for channel, keeper in keepers(house.channels, _least(house, name)):
+    for channel, keeper in keepers(house.channels, _hearing(house, name)):
         kept = partial(keep_firing, store, name, channel, keeper, house.clock)
         house.report.attempt(f"channel {channel}", "keep", kept)
     if house.config.watch.out is not None:
@@ -218,7 +225,7 @@ def _judge(house: _House, store: Store, run: RunSection, name: str) -> Judged:
         against=Against(
             None if run.plan is None else plan_of(run.plan), _reference(house, store, run, name), _expected(store, name)
         ),
-        announce=_announce(house, store, name),
+        announce=_announce(house, store, run, name),
     )
 
 
@@ -250,12 +257,13 @@ def _reference(house: _House, store: Store, run: RunSection, name: str) -> Refer
     return Reference(other, run.gates) if other != name else None
 
 
-def _announce(house: _House, store: Store, name: str) -> Announce:
-    return announcer(store, name, _least(house, name), clock=house.clock)
+def _hearing(house: _House, name: str) -> list[str]:
+    """The channels that may hear a page of the run."""
+    return [each.name for each in house.config.channel if each.takes(name, 4)]
 
 
-def _least(house: _House, name: str) -> dict[str, int]:
-    return {c.name: SEVERITIES.index(c.min_severity) for c in house.config.channel if c.takes(name, 4)}
+def _announce(house: _House, store: Store, run: RunSection, name: str) -> Announce:
+    return announcer(store, name, takers(house.config, run, name), clock=house.clock)
 
 
 def _ask_checks(house: _House, store: Store) -> None:
@@ -285,7 +293,7 @@ def _tell_checks(
     def chain() -> None:
         with store.lease(name, "watch", LEASE_SECONDS) as lease:
             work = partial(
-                tell, store, name, find, load_playbook, clock=house.clock, announce=_announce(house, store, name)
+                tell, store, name, find, load_playbook, clock=house.clock, announce=_announce(house, store, run, name)
             )
             told = house.report.attempt(owner, "checks", work, house.call)
             if told is not None and told.transitions:

@@ -48,6 +48,11 @@ class Incident:
         """firing, cooling or resolved (`states.py`)."""
         return "resolved" if self.status == "resolved" else "cooling" if self.cooling else "firing"
 
+    @property
+    def worst(self) -> int:
+        """The highest severity that it ever had."""
+        return max([self.severity, *(severity for _, severity in self.severity_history)])
+
     def episodes(self) -> set[Episode]:
         """The (detector, metric, episode) of every finding."""
         return {episode_of(finding) for finding in self.findings}

@@ -15,6 +15,7 @@ from flows.records import Operation
 JUDGE = "watchkeeper"  # who the judge is, in the log
 FEEDBACK = ("right", "wrong", "known")
 PEOPLE = frozenset({"ack", "snooze", "resolve", "note", *FEEDBACK})
+PAGE = 3  # the least severity that wakes somebody
 QUIETLY = frozenset({"lowered", COOLING, FIRING})  # words that are kept and told to nobody
 
 
@@ -26,6 +27,7 @@ class Standing:
     severity: int = 0
     told: str = ""
     told_severity: int = 0
+    told_at: float = 0.0  # unix seconds
     acknowledged: Operation | None = None
     snooze: Operation | None = None
     feedback: str = ""
@@ -42,7 +44,7 @@ def standing(log: Iterable[Operation]) -> Standing:
 def _person(was: Standing, done: Operation) -> Standing:
     if not was.state:  # older than the log: whoever acts on it has heard of it
         severity = done.severity or 0
-        was = replace(was, state=FIRING, severity=severity, told=FIRING, told_severity=severity)
+        was = replace(was, state=FIRING, severity=severity, told=FIRING, told_severity=severity, told_at=done.at)
     if done.kind == "ack":
         return replace(was, acknowledged=done)
     if done.kind == "snooze":
@@ -58,7 +60,8 @@ def _word(was: Standing, said: Operation) -> Standing:
     if said.kind == "lowered":
         return replace(now, told_severity=min(was.told_severity, severity))
     if not said.silent:
-        now = replace(now, told=RESOLVED if now.state == RESOLVED else FIRING, told_severity=severity)
+        told = RESOLVED if now.state == RESOLVED else FIRING
+        now = replace(now, told=told, told_severity=severity, told_at=said.at)
         if was.snooze is not None and not lasts(was.snooze, said.step, said.at):
             now = replace(now, snooze=None)
     ack = was.acknowledged
@@ -157,10 +160,25 @@ def _differs(at: Standing) -> bool:
     return at.told != FIRING or at.severity > at.told_severity or (at.snooze is not None and at.acknowledged is None)
 
 
-def owed(incident: Incident, log: Sequence[Operation], step: float, now: float) -> str:
+def unanswered(log: Sequence[Operation], now: float, every: float) -> set[str]:
+    """Pages that go on, were told `every` seconds ago or longer, and that nobody has acknowledged."""
+    names = {each.incident_id for each in log if each.incident_id}
+    stands = {name: standing(of(log, name)) for name in names}
+    return {
+        name
+        for name, at in stands.items()
+        if at.state == at.told == FIRING
+        and at.told_severity >= PAGE
+        and not at.acknowledged
+        and now - at.told_at >= every
+    }
+
+
+def owed(incident: Incident, log: Sequence[Operation], step: float, now: float, *, remind: bool = False) -> str:
     """What must be told now of an incident as it stands, because a silence is over or somebody resolved it; else "".
 
-    `still` reminds that something goes on after its snooze has ended, unless somebody has acknowledged it.
+    `still` reminds that something goes on after its snooze has ended, or, with `remind`, that it goes on at all; unless
+    somebody has acknowledged it.
     """
     if silence(incident, log, step, now) is not None:
         return ""
@@ -171,7 +189,7 @@ def owed(incident: Incident, log: Sequence[Operation], step: float, now: float) 
         return "reopened" if stands.told else "opened"
     if incident.severity > stands.told_severity:
         return "escalated"
-    return "still" if stands.snooze is not None and stands.acknowledged is None else ""
+    return "still" if (stands.snooze is not None or remind) and stands.acknowledged is None else ""
 
 
 def by_hand(incident: Incident, log: Sequence[Operation]) -> Incident:

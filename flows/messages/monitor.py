@@ -21,3 +21,10 @@ def monitor_message(what: str, subject: str, text: str, *, passes: int, minutes:
     severity = "S1" if what == "recovered" else "S3"
     blocks = (Header(title), Facts(tuple(facts)), Paragraph(end))
     return Message(title, severity, subject, "resolved" if what == "recovered" else "opened", thread, blocks)
+
+
+def test_message(channel: str) -> Message:
+    """What `doctor --send-test` sends: nobody may take it for an alert."""
+    title = f"watchkeeper: test of channel {plain(channel, 60)}"
+    text = "Somebody asked for this with `watchkeeper doctor --send-test`. Nothing has happened to any run."
+    return Message(title, "S1", "", "test", f"test-{channel}", (Header(title), Paragraph(text)))

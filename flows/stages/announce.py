@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.channels.contract import message_id
 from flows.incidents.incident import Incident, Transition, finding_row, incident_row, stable_id
-from flows.incidents.people import by_hand, owed, said, unsettled, words
+from flows.incidents.people import by_hand, owed, said, unanswered, unsettled, words
 from flows.messages.blocks import Message, to_json
 from flows.messages.compose import compose_all
 from flows.messages.document import IncidentDoc, incident_doc
@@ -16,15 +16,17 @@ from flows.stages.document import context_of, last_step, with_log
 from flows.stages.judge import Announce, Announced, stored
 from flows.store import Store
 
+Takes = Callable[[Incident], bool]  # whether a channel is told of an incident; an end is told wherever it was
+
 _NO_TIME = datetime(1970, 1, 1)  # noqa: DTZ001  # rows carry naive UTC; a document has no times
 
 
 def announcer(
-    store: Store, run: str, channels: Mapping[str, int], *, clock: Callable[[], float], link: str = ""
+    store: Store, run: str, channels: Mapping[str, Takes], *, clock: Callable[[], float], link: str = ""
 ) -> Announce:
-    """The `announce` of the judge: `channels` maps each channel's name to the least severity (0..4) that it is told of.
+    """The `announce` of the judge: `channels` says of each channel by name what it is told of.
 
-    An end is told wherever the incident was: by its worst severity. What people have silenced is kept in the log, not told.
+    What people have silenced is kept in the log, not told.
     """
 
     def announce(changes: Sequence[Transition], log: Sequence[Operation]) -> Announced:
@@ -36,20 +38,32 @@ def announcer(
 
 
 def tell_owed(
-    store: Store, run: str, channels: Mapping[str, int], *, clock: Callable[[], float], link: str = ""
+    store: Store,
+    run: str,
+    channels: Mapping[str, Takes],
+    *,
+    clock: Callable[[], float],
+    link: str = "",
+    remind: float | None = None,
 ) -> list[Transition]:
     """Put into the outbox what is owed because a silence has ended or somebody resolved an incident; gives what it was.
 
-    Once: the log says so from then on, in the same transaction.
+    Once: the log says so from then on, in the same transaction. A page that nobody has acknowledged is told again every
+    `remind` seconds, where there are any.
     """
     log, now = store.log(run), clock()
-    ids = unsettled(log)
+    again = unanswered(log, now, remind) if remind is not None else set()
+    ids = unsettled(log) | again
     if not ids:
         return []
     step = last_step(store, run)
     # a pass that was at work when somebody resolved an incident may have saved it as open
     as_they_stand = [by_hand(each, log) for each in stored(store, run, ids)]
-    owing = [Transition(each, what, step) for each in as_they_stand if (what := owed(each, log, step, now))]
+    owing = [
+        Transition(each, what, step)
+        for each in as_they_stand
+        if (what := owed(each, log, step, now, remind=each.id in again))
+    ]
     if owing:
         moment = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
         store.save_told(
@@ -77,14 +91,10 @@ def document_of(incident: Incident) -> IncidentDoc:
     return incident_doc(incident_row(incident, _NO_TIME, _NO_TIME), findings)
 
 
-def _worst(incident: Incident) -> int:
-    return max([incident.severity, *(severity for _, severity in incident.severity_history)])
-
-
 def _rows(
     store: Store,
     run: str,
-    channels: Mapping[str, int],
+    channels: Mapping[str, Takes],
     told: Sequence[Transition],
     log: Sequence[Operation],
     now: float,
@@ -94,18 +104,17 @@ def _rows(
 ) -> list[dict[str, Any]]:
     context = context_of(store, run, link)
     rows: list[dict[str, Any]] = []
-    for channel, least in sorted(channels.items()):
-        wanted = [
-            (with_log(document_of(each.incident), log), each.what) for each in told if _worst(each.incident) >= least
-        ]
+    for channel, takes in sorted(channels.items()):
+        wanted = [(with_log(document_of(each.incident), log), each.what) for each in told if takes(each.incident)]
         for message in compose_all(run, wanted, context):
             # a word that is told late may have been told with the same words before
             turn = max(each.turn for each in log if each.incident_id in message.incidents) if late else 0
-            rows.append(_row(run, channel, message, now, turn))
+            rows.append(delivery(run, channel, message, now, turn))
     return rows
 
 
-def _row(run: str, channel: str, message: Message, now: float, turn: int) -> dict[str, Any]:
+def delivery(run: str, channel: str, message: Message, now: float, turn: int) -> dict[str, Any]:
+    """The row of the outbox; `turn` tells it from one with the same words (0: the same words are the same delivery)."""
     text = to_json(message)
     # what is told, not when: judging the same samples again gives the same delivery, which the outbox already knows
     told = json.loads(text)

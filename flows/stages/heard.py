@@ -6,11 +6,13 @@ learns of it: an event that was declared too late lowers an incident from then o
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from flows.incidents.severity import StepOf
 from flows.records import Event
+from flows.stages.planned import SOURCE
 from flows.stages.runstate import RunState
 
 
@@ -27,6 +29,11 @@ def hear(rows: pl.DataFrame, events: Sequence[Event], state: RunState) -> None:
         )
         for attempt, step in later.group_by("attempt").agg(pl.col("step").min()).iter_rows():
             state.heard.setdefault(_key(attempt, recorded_at), float(step))
+
+
+def dated(events: Sequence[Event]) -> list[Event]:
+    """Those of a plan without the moment at which they were stored: a plan counts from its own steps."""
+    return [replace(each, recorded_at=None) if each.source == SOURCE else each for each in events]
 
 
 def step_of(state: RunState, attempt: int) -> StepOf:

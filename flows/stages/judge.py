@@ -22,7 +22,7 @@ from flows.stages.against import Against, of_against
 from flows.stages.answers import collect, roles_of
 from flows.stages.bounds import Watched, settle
 from flows.stages.coverage import coverage, of_bounds
-from flows.stages.heard import hear, step_of
+from flows.stages.heard import dated, hear, step_of
 from flows.stages.past import Answers
 from flows.stages.runstate import RunState
 from flows.store import Store, Waiting
@@ -188,7 +188,7 @@ def _folded(
 ) -> list[Incident]:
     """Incidents of every attempt that has live answers; drops from the state what cannot change any more."""
     restarts = [Event("restart", a.first_step, source="detected") for a in waiting.attempts if a.parent is not None]
-    events = [*waiting.events, *restarts]
+    events = [*dated(waiting.events), *restarts]
     roles, names = set(waiting.metrics["role"]), frozenset(waiting.metrics["name"])
     horizon = max([0.0, *waiting.metrics["last_step"].drop_nulls()])
     out: list[Incident] = []

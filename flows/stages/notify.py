@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 from flows.channels.contract import Channel, Outgoing, Told, message_id, thread_id
 from flows.errors import DeliveryFailed, PermanentError, TransientError
+from flows.incidents.door import SEND, WITHDRAW, Verdict
 from flows.messages.blocks import Header, Link, Message, Paragraph, from_json
+from flows.messages.marked import marked
 from flows.messages.plain import plain
 
 FIRST_PAUSE_SECONDS = 30.0
@@ -38,10 +40,18 @@ class Outbox(Protocol):
     def mark_failed(self, delivery_id: str, error: str, next_try_at: float | None) -> None:
         """It has not: try again at `next_try_at`, or never (None: state dead)."""
 
+    def hold(self, delivery_id: str, why: str, now: float) -> None:
+        """It waits at the door."""
+
+    def withdraw(self, delivery_id: str, why: str) -> None:
+        """Nobody needs it any more."""
+
 
 @dataclass
 class Notified:
     """What became of the deliveries that were due; `notes` what could not be carried, `errors` a line a failure.
+
+    `held` wait at the door (`flows/incidents/door.py`), `withdrawn` will not be sent.
 
     Neither holds a secret.
     """
@@ -50,10 +60,13 @@ class Notified:
     postponed: int = 0
     dead: int = 0
     repeats: int = 0
+    held: int = 0
+    withdrawn: int = 0
     notes: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
 
+Door = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Verdict]]
 Drawing = Callable[[Mapping[str, Any]], bytes | None]
 Linking = Callable[[str, Message, float], Link | None]
 
@@ -75,23 +88,32 @@ def notify(
     chart: Drawing | None = None,
     run: str | None = None,
     link: Linking | None = None,
+    door: Door | None = None,
 ) -> Notified:
     """Send what is due, of one run or of all. `chart` makes the PNG of a delivery row, or gives None.
 
     `link` gives what a message to a channel is given on its way only (it may be a secret), by channel, message and time.
+    `door` says which of them may leave now, and how they are marked; without it all may.
+
     An alert goes out without its chart rather than not at all. A channel that fails transiently is left alone for the
     rest of this pass, so that it holds up none of the others.
     """
     done = Notified()
     resting: set[str] = set()
-    for row in sorted(outbox.pending_deliveries(clock(), run), key=_turn):
+    due = outbox.pending_deliveries(clock(), run)
+    said = door(due) if door is not None else {}
+    for row in sorted(due, key=_turn):
+        verdict = said.get(row["delivery_id"], Verdict(SEND))
+        if verdict.what != SEND:
+            _keep_back(row, verdict, outbox, clock(), done)
+            continue
         if row["channel"] in resting:
             continue
         at = _Pass(outbox, channels, clock, chart, link, done)
         picture = _picture(row, at)
         outbox.mark_sending(row["delivery_id"], clock())
         done.repeats += row.get("sending_since") is not None
-        if not _deliver({**row, "attempts": row["attempts"] + 1}, picture, at):
+        if not _deliver({**row, "attempts": row["attempts"] + 1}, verdict.marks, picture, at):
             resting.add(row["channel"])
     return done
 
@@ -106,10 +128,20 @@ def _turn(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["attempts"], row["created_at"], row["delivery_id"]
 
 
-def _deliver(row: Mapping[str, Any], picture: bytes | None, at: _Pass) -> bool:
+def _keep_back(row: Mapping[str, Any], said: Verdict, outbox: Outbox, now: float, done: Notified) -> None:
+    if said.what == WITHDRAW:
+        outbox.withdraw(row["delivery_id"], said.why)
+        done.withdrawn += 1
+        return
+    done.held += 1
+    if row.get("held_by") != said.why:
+        outbox.hold(row["delivery_id"], said.why, now)
+
+
+def _deliver(row: Mapping[str, Any], marks: Sequence[str], picture: bytes | None, at: _Pass) -> bool:
     """Whether the channel may be asked again in this pass."""
     try:
-        receipt = _channel(at.channels, row).send(_outgoing(row, picture, at))
+        receipt = _channel(at.channels, row).send(_outgoing(row, marks, picture, at))
     except PermanentError as error:
         at.outbox.mark_failed(row["delivery_id"], str(error), None)
         at.done.dead += 1
@@ -155,8 +187,8 @@ def _picture(row: Mapping[str, Any], at: _Pass) -> bytes | None:
         return None
 
 
-def _outgoing(row: Mapping[str, Any], picture: bytes | None, at: _Pass) -> Outgoing:
-    message, now = _message(row), at.clock()
+def _outgoing(row: Mapping[str, Any], marks: Sequence[str], picture: bytes | None, at: _Pass) -> Outgoing:
+    message, now = marked(_message(row), marks), at.clock()
     link = at.link(row["channel"], message, now) if at.link is not None else None
     return Outgoing(
         message if link is None else replace(message, blocks=(*message.blocks, link)),

@@ -83,6 +83,57 @@ def known(connection: duckdb.DuckDBPyConnection, delivery_ids: Sequence[str]) ->
     return {name for (name,) in found}
 
 
+def hold(connection: duckdb.DuckDBPyConnection, delivery_id: str, why: str, now: datetime) -> None:
+    """It waits at the door, for another reason than before or for the first time: no longer for its channel."""
+    _known(connection, delivery_id)
+    execute(
+        connection,
+        "UPDATE deliveries SET held_by = $why, held_since = coalesce(held_since, $now), error = NULL"
+        " WHERE delivery_id = $id AND state = 'pending'",
+        {"id": delivery_id, "why": why, "now": now},
+    )
+
+
+def withdraw(connection: duckdb.DuckDBPyConnection, delivery_id: str, why: str) -> None:
+    """Nobody needs it any more; the reason is kept, and `sending_since`: set by a kill, it says that it may have arrived."""
+    _known(connection, delivery_id)
+    execute(
+        connection,
+        "UPDATE deliveries SET state = 'withdrawn', held_by = $why, error = NULL, next_try_at = NULL"
+        " WHERE delivery_id = $id AND state = 'pending'",
+        {"id": delivery_id, "why": why},
+    )
+
+
+def of_run(connection: duckdb.DuckDBPyConnection, run: str, states: Sequence[str]) -> list[dict[str, Any]]:
+    """The deliveries of a run in some states, oldest first."""
+    return rows(
+        connection,
+        "SELECT * FROM deliveries WHERE run = ? AND list_contains(?, state) ORDER BY created_at, delivery_id",
+        [run, list(states)],
+    )
+
+
+def sent_since(connection: duckdb.DuckDBPyConnection, channel: str, since: datetime) -> int:
+    """How many messages a channel has taken after a moment, of all runs."""
+    return number(
+        connection, "SELECT count(*) FROM deliveries WHERE channel = ? AND delivered_at > ?", [channel, since]
+    )
+
+
+def undelivered(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """channel, dead, failed, held, error, held_by: what was refused for good, what waits for the channel, and at the door."""
+    return rows(
+        connection,
+        "SELECT channel, count(*) FILTER (state = 'dead') AS dead,"
+        " count(*) FILTER (state = 'pending' AND (error IS NOT NULL OR held_by IS NULL)) AS failed,"
+        " count(*) FILTER (state = 'pending' AND error IS NULL AND held_by IS NOT NULL) AS held,"
+        " arg_max(error, created_at) AS error,"
+        " arg_max(held_by, created_at) FILTER (state = 'pending') AS held_by"
+        " FROM deliveries WHERE state IN ('dead', 'pending') GROUP BY channel ORDER BY channel",
+    )
+
+
 def failing(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """channel, error, dead, count: channels whose newest word is a failure, `dead` messages being lost for good."""
     return rows(

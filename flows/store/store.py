@@ -271,6 +271,31 @@ class Store:
         with self._database.reading() as connection:
             return outbox.known(connection, delivery_ids)
 
+    def hold(self, delivery_id: str, why: str, now: Moment | None = None) -> None:
+        """A message waits at the door; the reason is kept with the moment of the first one."""
+        with self._database.writing() as connection:
+            outbox.hold(connection, delivery_id, why, self._moment(now))
+
+    def withdraw(self, delivery_id: str, why: str) -> None:
+        """A message that nobody needs any more."""
+        with self._database.writing() as connection:
+            outbox.withdraw(connection, delivery_id, why)
+
+    def outbox(self, run: str, states: Sequence[str]) -> list[dict[str, Any]]:
+        """The deliveries of a run in some states, oldest first."""
+        with self._database.reading() as connection:
+            return outbox.of_run(connection, run, states)
+
+    def sent_since(self, channel: str, since: Moment) -> int:
+        """How many messages a channel has taken after a moment, of all runs."""
+        with self._database.reading() as connection:
+            return outbox.sent_since(connection, channel, timestamp(since))
+
+    def undelivered(self) -> list[dict[str, Any]]:
+        """channel, dead, failed, held, error, held_by of channels with messages that are not where they belong."""
+        with self._database.reading() as connection:
+            return outbox.undelivered(connection)
+
     def failing_channels(self) -> list[dict[str, Any]]:
         """channel, error, dead, count: channels to which nothing has got through since these messages failed."""
         with self._database.reading() as connection:

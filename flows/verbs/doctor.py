@@ -1,4 +1,4 @@
-"""`watchkeeper doctor`: what is configured, reachable, stale or not checked, and why. It sends and changes nothing."""
+"""`watchkeeper doctor`: what is configured, reachable, stale or not checked, and why. It changes nothing."""
 
 import difflib
 import http.client
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.config import Config, load_config
-from flows.errors import WatchkeeperError
+from flows.errors import BadConfig, WatchkeeperError
 from flows.phoning import PhoneSection
 from flows.sections import CheckSection, RunSection
 from flows.serving import KEEP_DAYS, configured_api, home_beside, is_healthy, running
@@ -37,9 +37,11 @@ class Finding:
 
 
 def doctor(
-    config: ConfigOption = None, as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document")] = False,
+    send_test: Annotated[str | None, typer.Option(help="send a test message to this channel, or to all")] = None,
 ) -> None:
-    """Look at the configuration, the store, each source and channel, and Prefect.
+    """Look at the configuration, the store, each source and channel, and Prefect. Sends nothing but what --send-test asks.
 
     Exit status: 0 nothing is broken, 1 something is, 2 the configuration cannot be read.
 
@@ -47,7 +49,7 @@ def doctor(
     """
     off()
     loaded = load_config(config)
-    found = list(examine(loaded))
+    found = list(examine(loaded) if send_test is None else send_tests(loaded, send_test))
     if as_json:
         print(json.dumps({"schema": "watchkeeper.doctor/1", "checks": [asdict(each) for each in found]}, indent=1))  # noqa: T201
     else:
@@ -106,11 +108,21 @@ def _store(config: Config) -> Iterator[Finding]:
                 yield Finding(
                     f"{run}: {check}", UNCHECKED, " ".join(filter(None, [metric, reason, f"({count})" * (count > 0)]))
                 )
-    for row in store.failing_channels():
-        lost = f", {row['dead']} of them for good" if row["dead"] else ""
-        yield Finding(
-            f"outbox {row['channel']}", BROKEN, f"{row['count']} messages did not get out{lost}: {row['error']}"
-        )
+    yield from _outbox(store)
+
+
+def _outbox(store: "Store") -> Iterator[Finding]:
+    """Every message that is not where it belongs: refused, failing, or waiting at the door."""
+    failing = {row["channel"] for row in store.failing_channels()}
+    for row in store.undelivered():
+        channel = row["channel"]
+        if row["error"] is not None:
+            state = BROKEN if channel in failing else STALE  # later messages have got through
+            parts = [f"{row['dead']} refused for good"] if row["dead"] else []
+            parts += [f"{row['failed']} tried again"] if row["failed"] else []
+            yield Finding(f"outbox {channel}", state, f"undelivered: {', '.join(parts)}: {row['error']}")
+        if row["held"]:
+            yield Finding(f"outbox {channel}", OK, f"{row['held']} held back: {row['held_by']}")
 
 
 def _life(config: Config, store: "Store", path: Path) -> Iterator[Finding]:
@@ -214,9 +226,47 @@ def _channels(config: Config) -> Iterator[Finding]:
         except WatchkeeperError as error:
             yield Finding(f"channel {each.name}", BROKEN, str(error))
         else:
+            routes = sum(each.name in route.to for route in config.route)
+            way = f" by {routes} route{'s' * (routes > 1)}" if routes else ""
             yield Finding(
-                f"channel {each.name}", OK, f"from {each.min_severity} on; can be opened (doctor sends nothing)"
+                f"channel {each.name}", OK, f"from {each.min_severity} on{way}; can be opened (--send-test sends)"
             )
+    for run in config.run:
+        yield from _unheard(config, run)
+
+
+def _unheard(config: Config, run: RunSection) -> Iterator[Finding]:
+    """A page of which no channel would be told, or only where a role of the run is named."""
+    name = run.name or run.label
+    if not config.channel or any(config.takes(each, name, run.tags, (), 4) for each in config.channel):
+        return
+    roles = sorted({role for route in config.route for role in route.roles})
+    by_role = [role for role in roles if any(config.takes(c, name, run.tags, (role,), 4) for c in config.channel)]
+    told = f"only pages about {', '.join(by_role)} reach a channel" if by_role else "a page would reach no channel"
+    yield Finding(f"routes of {name}", STALE if by_role else BROKEN, f"{told}; add a [[route]] or [[channel]] for it")
+
+
+def send_tests(config: Config, wanted: str) -> Iterator[Finding]:
+    """A test message to one channel, or to "all". Raises BadConfig for a name that no channel has."""
+    from flows.channels.catalogue import open_configured
+    from flows.channels.contract import Outgoing, message_id, thread_id
+    from flows.messages.monitor import test_message
+
+    chosen = [each for each in config.channel if wanted in ("all", each.name)]
+    if not chosen:
+        known = ", ".join(each.name for each in config.channel) or "none"
+        raise BadConfig(f"--send-test {wanted!r}: no channel has this name; there are {known}. `all` tests every one.")
+    for each in chosen:
+        message = test_message(each.name)
+        mark = f"test-{each.name}-{time.time():.0f}"
+        try:
+            receipt = open_configured(each).send(Outgoing(message, message_id(mark), thread_id(mark)))
+        except WatchkeeperError as error:
+            yield Finding(f"test {each.name}", BROKEN, " ".join(str(error).split()))
+        except Exception as error:  # noqa: BLE001  # the text of a broken plugin may hold its URL
+            yield Finding(f"test {each.name}", BROKEN, f"broke with {type(error).__name__}")
+        else:
+            yield Finding(f"test {each.name}", OK, f"the channel took it{': ' * bool(receipt.note)}{receipt.note}")
 
 
 def _phone(phone: PhoneSection) -> Finding:

@@ -32,6 +32,7 @@ url = "watchkeeper.duckdb"    # a DuckDB file; `watchkeeper sql` asks it anythin
 interval = "60s"              # or, for `serve`: cron = "*/5 * * * *"
 out = "watchkeeper-pages"     # a page with charts for each run; leave it out for none
 # heartbeat_url = "env:HEARTBEAT_URL"   # pinged after each good pass: an outside monitor notices when it stops
+# remind = "30m"              # a page (S3, S4) that nobody has acknowledged is told again this often
 """
 
 _TAIL = """
@@ -47,6 +48,16 @@ min_severity = "S2"
 # url = "env:MAIL_URL"        # mailtos://..., tgram://..., ntfy://..., or any other of Apprise's
 # min_severity = "S3"
 # runs = ["*"]                # shell patterns of run names
+# quiet = {begin = "22:00", end = "07:00", zone = "Europe/Berlin", passes = "S3"}   # below S3 it waits until 07:00
+# limit = {most = 20, each = "1h"}      # more wait for their turn; pages pass
+# digest = {each = "1d"}      # what is below min_severity, from S1 on, in one message; or {steps = 5000}
+
+# What goes where, beyond that: a channel that a route names gets only what one of its routes gives it (docs/channels.md).
+# [[route]]
+# to = ["on-call"]
+# tags = ["prod"]             # of the [[run]] (tags = ["prod"])
+# roles = ["loss", "grad_norm"]
+# min_severity = "S3"
 
 # Services by their own API (docs/channels.md has the steps): one live message an incident, or one page.
 # [[channel]]

@@ -85,7 +85,7 @@ def feedback(
     who: WhoOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Say whether it was right to tell you. Kept for whoever tunes the watch; it silences nothing.
+    """Say whether it was right to tell you. It silences nothing; of a known one the watch learns no baseline.
 
     Example: watchkeeper incidents feedback 3f2a wrong --why "the eval runs on another node"
     """

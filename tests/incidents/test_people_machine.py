@@ -1,6 +1,8 @@
-"""Any order of findings, recoveries and what people do: no page is lost, none is told twice, no state is illegal."""
+"""Any order of findings, recoveries, what people do, broken channels and kills: no page is lost, none is told twice but
+after a kill between its receipt and the commit, no state is illegal."""
 
 from collections import Counter
+from datetime import UTC, datetime, time
 from fnmatch import fnmatchcase
 
 import pytest
@@ -9,16 +11,111 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from detectors.finding import Finding, Recovery
-from flows.incidents import fold, transitions
-from flows.incidents.people import PEOPLE, by_hand, known, of, owed, said, standing, unsettled, words
-from flows.incidents.states import MOVES
+from flows.channels.contract import Receipt, TryLater
+from flows.errors import DeliveryFailed
+from flows.incidents import Transition, fold, transitions
+from flows.incidents.people import (
+    PEOPLE,
+    by_hand,
+    known,
+    of,
+    owed,
+    said,
+    standing,
+    unanswered,
+    unsettled,
+    words,
+)
+from flows.incidents.states import MOVES, OPEN
+from flows.messages.blocks import Header, Message, to_json
 from flows.playbook import load_playbook
 from flows.records import Operation
+from flows.stages.announce import newest_words
+from flows.stages.door import Gate, decide
+from flows.stages.notify import notify
 
 PLAYBOOK = load_playbook()
 METRICS = {"train/loss": "loss", "val/loss": "eval_loss", "mfu": "mfu"}
 GLOBS = ["train/*", "*loss", "mfu", "*"]
 FAR = 1e9
+REMIND = 600.0
+CHANNELS = ("chat", "ops")
+GATES = {
+    "chat": Gate(time(0, 0), time(0, 30), most=2, seconds=900.0),  # the model's clock begins at 00:16
+    "ops": Gate(),
+}
+
+
+class Killed(BaseException):
+    """The process is gone between the receipt and its commit."""
+
+
+class Outbox:
+    """The table of deliveries, a channel each, as `notify` sees it."""
+
+    def __init__(self):
+        self.rows, self.killing = {}, False
+
+    def put(self, channel, changes, turn, now):
+        changes = sorted(changes, key=lambda each: (each.incident.status == "resolved", -each.incident.severity))
+        names = tuple(each.incident.id for each in changes)
+        worst = max(each.incident.worst for each in changes)
+        what = changes[0].what
+        message = Message(f"{what} {names}", f"S{worst}", "run", what, names[0], (Header("x"),), incidents=names)
+        identity = f"{turn:06}-{channel}-{names[0]}"
+        self.rows.setdefault(
+            identity,
+            {
+                "run": "run", "delivery_id": identity, "incident_id": names[0], "transition": what, "channel": channel,
+                "message": to_json(message), "message_id": "", "state": "pending", "attempts": 0, "next_try_at": None,
+                "sending_since": None, "delivered_at": None, "repeats": 0, "error": None, "held_by": None,
+                "held_since": None, "created_at": datetime.fromtimestamp(now, UTC).replace(tzinfo=None),
+                "severities": {each.incident.id: each.incident.severity for each in changes},
+            },
+        )  # fmt: skip
+
+    def of(self, *states):
+        return [row for row in self.rows.values() if row["state"] in states]
+
+    def pending_deliveries(self, now, run):
+        return [dict(row) for row in self.of("pending") if row["next_try_at"] is None or row["next_try_at"] <= now]
+
+    def told(self, run, channel, ids):
+        return []  # these channels edit nothing in place
+
+    def mark_sending(self, identity, now):
+        row = self.rows[identity]
+        row.update(attempts=row["attempts"] + 1, repeats=row["repeats"] + (row["sending_since"] is not None))
+        row["sending_since"] = now
+
+    def mark_delivered(self, identity, now, receipt=""):
+        if self.killing:
+            raise Killed
+        self.rows[identity].update(state="delivered", delivered_at=now, sending_since=None)
+
+    def mark_failed(self, identity, error, next_try_at):
+        assert next_try_at is not None
+        self.rows[identity].update(next_try_at=next_try_at, sending_since=None, error=error)
+
+    def hold(self, identity, why, now):
+        row = self.rows[identity]
+        row.update(held_by=why, held_since=row["held_since"] or row["created_at"], error=None)
+
+    def withdraw(self, identity, why):
+        self.rows[identity].update(state="withdrawn", held_by=why)
+
+
+class Line:
+    """A channel that is up, or down in one of two ways; `sent` is what people have got."""
+
+    def __init__(self, name, sent):
+        self.name, self.sent, self.trouble = name, sent, None
+
+    def send(self, outgoing):
+        if self.trouble is not None:
+            raise self.trouble
+        self.sent.append((self.name, outgoing.message))
+        return Receipt(self.name)
 
 
 class Watch(RuleBasedStateMachine):
@@ -32,6 +129,62 @@ class Watch(RuleBasedStateMachine):
         self.mutes = {}  # (metric, pattern) -> (until_time, until_step), as the model has them
         self.snoozes = {}  # incident -> (until_time, until_step, severity)
         self.resolved = {}  # incident -> what was known of it
+        self.acknowledged = {}  # incident -> its severity then
+        self.outbox, self.sent, self.kills = Outbox(), [], 0
+        self.lines = {name: Line(name, self.sent) for name in CHANNELS}
+
+    # the way out
+
+    @rule(name=st.sampled_from(CHANNELS), how=st.sampled_from(["up", "down", "slow"]))
+    def a_channel_changes(self, name, how):
+        self.lines[name].trouble = {
+            "up": None,
+            "down": DeliveryFailed("down"),
+            "slow": TryLater("wait", 300.0),
+        }[how]
+
+    @rule(killed=st.booleans())
+    def what_waits_is_sent(self, killed=False):
+        self.outbox.killing = killed
+        before = len(self.sent)
+        try:
+            notify(self.outbox, self.lines, lambda: self.now, door=self.door)
+        except Killed:
+            self.kills += 1
+        self.outbox.killing = False
+        for at, (name, message) in enumerate(self.sent[before:], before):
+            heard = {each for other, said in self.sent[:at] if other == name for each in said.incidents}
+            self.nobody_silenced(name, message, heard)
+
+    def door(self, rows):
+        sent = {
+            "chat": sum(
+                row["channel"] == "chat" and row["delivered_at"] > self.now - 900.0
+                for row in self.outbox.of("delivered")
+            )
+        }
+        outbox = self.outbox.of("pending", "withdrawn", "delivered")
+        return decide(rows, outbox, self.before, self.log, self.step, self.now, GATES, sent)
+
+    def nobody_silenced(self, name, message, heard):
+        about = [each for each in self.before if each.id in message.incidents]
+        louder = [each for each in about if each.severity > self.snoozes.get(each.id, (None, None, 9))[2]]
+        quiet = [each for each in about if self.is_muted(each, self.step, self.now)]
+        quiet += [each for each in about if each not in quiet + louder and self.is_snoozed(each, self.step, self.now)]
+        assert not about or len(quiet) < len(about)
+        if message.transition == "still":
+            assert any(each.status == "open" for each in about)
+            assert any(each.id not in heard or not standing(of(self.log, each.id)).acknowledged for each in about)
+        if name == "chat" and message.severity in ("S1", "S2"):
+            assert not 0 <= self.now % 86_400.0 < 1800.0
+
+    def write_down(self, changes):
+        for channel in CHANNELS:
+            if len(changes) > 3:
+                self.outbox.put(channel, changes, len(self.log), self.now)
+            else:
+                for each in changes:
+                    self.outbox.put(channel, [each], len(self.log), self.now)
 
     # the run
 
@@ -76,7 +229,10 @@ class Watch(RuleBasedStateMachine):
     @precondition(lambda self: self.before)
     @rule(data=st.data(), kind=st.sampled_from(["ack", "note", "right", "wrong", "known"]))
     def somebody_says(self, data, kind):
-        self.operate(kind, data.draw(st.sampled_from(self.before)))
+        incident = data.draw(st.sampled_from(self.before))
+        self.operate(kind, incident)
+        if kind == "ack":
+            self.acknowledged[incident.id] = incident.severity
 
     @precondition(lambda self: self.before)
     @rule(data=st.data(), seconds=st.sampled_from([None, 40.0, 400.0]), steps=st.sampled_from([None, 10.0, 100.0]))
@@ -95,6 +251,7 @@ class Watch(RuleBasedStateMachine):
         self.operate("resolve", incident)
         self.resolved[incident.id] = set(map(repr, incident.findings))
         self.snoozes.pop(incident.id, None)
+        self.acknowledged.pop(incident.id, None)
         self.before = [by_hand(each, self.log) if each is incident else each for each in self.before]
 
     @rule(glob=st.sampled_from(GLOBS), seconds=st.sampled_from([40.0, 400.0]), steps=st.sampled_from([None, 50.0]))
@@ -131,13 +288,23 @@ class Watch(RuleBasedStateMachine):
         changes = transitions(self.before, after)
         self.hand_resolved_stay_closed(raw, after)
         told = Counter()
-        for change, line in words(changes, self.log, self.now):
+        lines = words(changes, self.log, self.now)
+        for _, line in lines:
             self.add(line)
+        self.write_down(newest_words([change for change, line in lines if not line.silent]))
+        for change, line in lines:
             if not line.silent:
                 told[change.incident.id, change.what] += 1
                 self.told.append((change.incident.id, change.what, change.incident.severity))
         for change in changes:
+            if change.what in ("cooling", "firing"):
+                assert not told[change.incident.id, change.what]
+                continue
             loud = change.what in ("opened", "reopened", "escalated") and change.incident.severity >= 3
+            if loud and (
+                change.what == "reopened" or change.incident.severity > self.acknowledged.get(change.incident.id, 9)
+            ):
+                self.acknowledged.pop(change.incident.id, None)
             if loud and not self.is_silent(change):
                 assert told[change.incident.id, change.what] == 1
             if change.what != "lowered" and self.is_silent(change):
@@ -147,16 +314,20 @@ class Watch(RuleBasedStateMachine):
         assert self.tell_what_is_owed() == []  # nothing is told twice
 
     def tell_what_is_owed(self):
-        names = unsettled(self.log)
+        again = unanswered(self.log, self.now, REMIND)
+        names = unsettled(self.log) | again
         words_owed = [
             (each, what)
             for each in self.before
-            if each.id in names and (what := owed(each, self.log, self.step, self.now))
+            if each.id in names and (what := owed(each, self.log, self.step, self.now, remind=each.id in again))
         ]
         for incident, what in words_owed:
+            if what == "still" and not standing(of(self.log, incident.id)).snooze:
+                assert incident.severity >= 3 and not self.acknowledged.get(incident.id)
             assert not self.is_quiet(incident, self.step, self.now)
             self.add(said(incident, what, self.step, self.now))
             self.told.append((incident.id, what, incident.severity))
+        self.write_down([Transition(incident, what, self.step) for incident, what in words_owed])
         return words_owed
 
     def hand_resolved_stay_closed(self, raw, after):
@@ -197,12 +368,14 @@ class Watch(RuleBasedStateMachine):
     @invariant()
     def every_move_is_legal(self):
         for name in {each.incident_id for each in self.log if each.incident_id}:
-            state = ""
+            state, incident = "", next((each for each in self.before if each.id == name), None)
             for each in of(self.log, name):
                 if each.kind not in PEOPLE or each.kind == "resolve":
                     assert (state, each.kind) in MOVES, (state, each.kind)
                     state = MOVES[state, each.kind]
             assert standing(of(self.log, name)).state == state
+            if incident is not None:
+                assert (state in OPEN) == (incident.status == "open")
 
     def teardown(self):
         """When every silence has ended, whoever was loud and goes on has been told of, as loud as it is."""
@@ -213,6 +386,7 @@ class Watch(RuleBasedStateMachine):
         self.mutes, self.snoozes = {}, {}
         self.tell_what_is_owed()
         assert self.tell_what_is_owed() == []
+        self.everything_leaves()
         last = {}
         for name, what, severity in self.told:
             last[name] = (what, severity)
@@ -223,6 +397,36 @@ class Watch(RuleBasedStateMachine):
                 assert what != "resolved" and severity >= incident.severity
             else:
                 assert incident.id not in last or last[incident.id][0] == "resolved"
+
+    def everything_leaves(self):
+        """With every channel up nothing stays behind, and each has heard of whatever goes on, as loud as it is."""
+        for line in self.lines.values():
+            line.trouble = None
+        for _ in range(200):
+            if not self.outbox.of("pending"):
+                break
+            self.what_waits_is_sent()
+            self.now += 3600.0
+        assert not self.outbox.of("pending")
+        rows = sorted(self.outbox.of("delivered"), key=lambda row: row["delivery_id"])
+        assert sum(row["repeats"] for row in self.outbox.rows.values()) <= self.kills
+        gone = self.outbox.of("withdrawn")
+        may_have_arrived = sum(row["repeats"] + (row["sending_since"] is not None) for row in gone)
+        assert len(self.sent) == len(rows) + sum(row["repeats"] for row in rows) + may_have_arrived
+        for channel in CHANNELS:
+            last = {name: row for row in rows if row["channel"] == channel for name in row["severities"]}
+            for incident in self.before:
+                if incident.status == "open":
+                    row = last[incident.id]
+                    assert row["transition"] != "resolved" and row["severities"][incident.id] >= incident.severity
+                else:
+                    closed = incident.id not in last or last[incident.id]["transition"] == "resolved"
+                    assert closed or self.was_marked(channel, incident)
+
+    def was_marked(self, channel, incident):
+        """The newest message about it says that it is over."""
+        mine = [m for name, m in self.sent if name == channel and incident.id in m.incidents]
+        return "over since" in mine[-1].title or "closed by" in mine[-1].title or len(mine[-1].incidents) > 1
 
 
 def _holds(ends, step, now):

@@ -13,14 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli import app
+from flows.config import load_config
 from flows.serving import Server, new_server
+from flows.store import open_store
+from flows.wiring import one_pass
 
 ROOT = Path(__file__).parents[2]
 MAIN = "from flows.cli import main; main()"
 
 
 WriteLog = Callable[..., None]
+NAN = float("nan")
 
 
 def _write_log(path: Path, first: int, last: int, loss: Callable[[int], float] | None = None) -> None:
@@ -35,6 +41,49 @@ def _write_log(path: Path, first: int, last: int, loss: Callable[[int], float] |
 @pytest.fixture
 def write_log() -> WriteLog:
     return _write_log
+
+
+class Night:
+    """A watched run whose loss became NaN at step 300, its folder of alerts, and the command line beside it."""
+
+    def __init__(self, folder: Path, write_log: WriteLog) -> None:
+        self.folder, self.write, self.now = folder, write_log, 1_900_000_000.0
+        self.store = folder / "watchkeeper.duckdb"
+        self.configure('[[channel]]\nname = "here"\nurl = "folder:alerts"\n')
+        write_log(folder / "a.jsonl", 0, 300)
+
+    def configure(self, channels: str) -> None:
+        (self.folder / "watchkeeper.toml").write_text(f'[[run]]\nsource = "a.jsonl"\ntags = ["prod"]\n{channels}')
+        self.config = load_config(self.folder / "watchkeeper.toml")
+
+    def fails(self, first: int = 300) -> None:
+        self.write(self.folder / "a.jsonl", first, first + 10, lambda step: NAN)
+
+    def watch(self, folder: str = "alerts", good: bool = True) -> list[str]:
+        """One pass; the titles of the new messages."""
+        before = set(self.folder.glob(f"{folder}/*.txt"))
+        assert one_pass(self.config, clock=lambda: self.now).good is good
+        return sorted(path.read_text().splitlines()[0] for path in set(self.folder.glob(f"{folder}/*.txt")) - before)
+
+    def say(self, *arguments: str) -> str:
+        done = CliRunner().invoke(app, ["incidents", *arguments], env={"WATCHKEEPER_STORE": str(self.store)})
+        if done.exception is not None:
+            raise done.exception
+        return done.stdout
+
+    @property
+    def id(self) -> str:
+        return str(open_store(self.store, clock=lambda: self.now).incidents()[0]["incident_id"])
+
+
+@pytest.fixture
+def night(tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch) -> Night:
+    monkeypatch.setenv("LOGNAME", "ana")
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr("flows.wiring.chart_of", lambda store: None)  # what is drawn is tested elsewhere
+    made = Night(tmp_path, write_log)
+    monkeypatch.setattr("time.time", lambda: made.now)
+    return made
 
 
 class Folder:

@@ -2,65 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.config import load_config
 from flows.errors import BadConfig
 from flows.store import open_store
-from flows.wiring import one_pass
-
-WriteLog = Callable[..., None]
-NAN = float("nan")
 
 
-class Night:
-    """A watched run whose loss became NaN at step 300, its folder of alerts, and the command line beside it."""
-
-    def __init__(self, folder: Path, write_log: WriteLog) -> None:
-        self.folder, self.write, self.now = folder, write_log, 1_900_000_000.0
-        channel = '[[channel]]\nname = "here"\nurl = "folder:alerts"\n'
-        (folder / "watchkeeper.toml").write_text(f'[[run]]\nsource = "a.jsonl"\n{channel}')
-        self.config = load_config(folder / "watchkeeper.toml")
-        self.store = folder / "watchkeeper.duckdb"
-        write_log(folder / "a.jsonl", 0, 300)
-
-    def fails(self, first: int = 300) -> None:
-        self.write(self.folder / "a.jsonl", first, first + 10, lambda step: NAN)
-
-    def watch(self) -> list[str]:
-        """One pass; the titles of the new messages."""
-        before = set(self.folder.glob("alerts/*.txt"))
-        assert one_pass(self.config, clock=lambda: self.now).good
-        return sorted(path.read_text().splitlines()[0] for path in set(self.folder.glob("alerts/*.txt")) - before)
-
-    def say(self, *arguments: str) -> str:
-        done = CliRunner().invoke(app, ["incidents", *arguments], env={"WATCHKEEPER_STORE": str(self.store)})
-        if done.exception is not None:
-            raise done.exception
-        return done.stdout
-
-    @property
-    def id(self) -> str:
-        return str(open_store(self.store, clock=lambda: self.now).incidents()[0]["incident_id"])
-
-
-@pytest.fixture
-def night(tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch) -> Night:
-    monkeypatch.setenv("LOGNAME", "ana")
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr("flows.wiring.chart_of", lambda store: None)  # what is drawn is tested elsewhere
-    made = Night(tmp_path, write_log)
-    monkeypatch.setattr("time.time", lambda: made.now)
-    return made
-
-
-def test_what_is_acknowledged_names_who_has_it_and_its_end_is_told(night: Night) -> None:
+def test_what_is_acknowledged_names_who_has_it_and_its_end_is_told(night: Any) -> None:
     night.fails()
     assert [title[:21] for title in night.watch()] == ["S4 a: loss became NaN"]
     assert night.say("ack", night.id[:5], "--why", "looking") == (
@@ -73,7 +23,7 @@ def test_what_is_acknowledged_names_who_has_it_and_its_end_is_told(night: Night)
     assert "in charge: ana" in newest.read_text()
 
 
-def test_a_snooze_is_silent_then_reminds_once(night: Night) -> None:
+def test_a_snooze_is_silent_then_reminds_once(night: Any) -> None:
     night.fails()
     night.watch()
     night.say("snooze", night.id, "--for", "4h")
@@ -85,7 +35,7 @@ def test_a_snooze_is_silent_then_reminds_once(night: Night) -> None:
     assert night.watch() == []
 
 
-def test_a_mute_sends_nothing_and_lists_all_the_same(night: Night) -> None:
+def test_a_mute_sends_nothing_and_lists_all_the_same(night: Any) -> None:
     night.watch()
     night.say("mute", "--metric", "lo*", "--run", "a", "--for", "1h", "--why", "new tokenizer")
     assert night.say("mutes") == (
@@ -100,7 +50,7 @@ def test_a_mute_sends_nothing_and_lists_all_the_same(night: Night) -> None:
     assert night.watch() == []
 
 
-def test_resolved_by_hand_is_told_and_opens_again_with_something_new(night: Night) -> None:
+def test_resolved_by_hand_is_told_and_opens_again_with_something_new(night: Any) -> None:
     night.fails()
     night.watch()
     name = night.id
@@ -116,7 +66,7 @@ def test_resolved_by_hand_is_told_and_opens_again_with_something_new(night: Nigh
     assert night.id == name
 
 
-def test_the_record_has_all_that_was_said_and_done(night: Night) -> None:
+def test_the_record_has_all_that_was_said_and_done(night: Any) -> None:
     night.fails()
     night.watch()
     night.say("note", night.id, "node 17 <b>was</b> swapped")
@@ -141,7 +91,7 @@ WRONG = [
 ]
 
 
-def test_what_is_wrong_is_said_with_its_remedy(night: Night) -> None:
+def test_what_is_wrong_is_said_with_its_remedy(night: Any) -> None:
     night.fails()
     night.watch()
     for arguments, words in WRONG:
@@ -150,7 +100,7 @@ def test_what_is_wrong_is_said_with_its_remedy(night: Night) -> None:
     assert all(each.who == "watchkeeper" for each in open_store(night.store, clock=lambda: 0.0).log())
 
 
-def test_a_word_put_in_while_the_judge_saves_is_not_lost(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_put_in_while_the_judge_saves_is_not_lost(night: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass has read the log before somebody resolves the incident, and saves it as open afterwards."""
     from flows.store import Store
 

@@ -1,13 +1,12 @@
 """An event explains from the moment at which it was put on record, however the samples were cut into passes."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
 import pytest
 
-from flows.incidents import fold, transitions
 from flows.playbook import load_playbook
 from flows.records import SAMPLE_SCHEMA, Description, Event
 from flows.sources.roles import role_of
@@ -34,7 +33,7 @@ def frame(clock):
     return pl.DataFrame(rows, schema=SAMPLE_SCHEMA, orient="row")
 
 
-def watched(recorded_at, cuts, clock=True, added_before=0):
+def watched(recorded_at, cuts, clock=True, added_before=0, source="user"):
     """severity_history after each pass; the event is added before pass number `added_before`."""
     store, tracker, rows = open_store(":memory:", clock=lambda: START), Tracker(), frame(clock)
     store.register_run(Description("r", "made", "test", "step"))
@@ -46,7 +45,7 @@ def watched(recorded_at, cuts, clock=True, added_before=0):
 
     for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, STEPS], strict=True)):
         if number == added_before:
-            store.add_event("r", Event("data_mix", 1_200.0, recorded_at=recorded_at))
+            store.add_event("r", Event("data_mix", 1_200.0, recorded_at=recorded_at, source=source))
         placed = assign(rows[first:last], tracker, final=last == STEPS)
         store.append("r", placed, tracker.attempts, "c", tracker.dump(), {}, role_of)
         judge(store, "r", load_playbook, clock=lambda: START, announce=announce)
@@ -68,6 +67,10 @@ def test_declared_too_late_it_lowers_from_then_on_and_what_was_said_stays(cuts):
     assert json.loads(history[0]) == [{"severity": severity, "step": step} for severity, step in levels]
     if cuts:
         assert ("lowered", 1_500.0) in told
+
+
+def test_what_a_plan_says_counts_from_its_own_step_whenever_it_was_read():
+    assert watched(seconds(9_999), (), source="plan") == watched(seconds(900), ())
 
 
 def test_a_log_without_times_learns_of_it_with_the_samples_that_are_read_afterwards():

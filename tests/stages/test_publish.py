@@ -121,7 +121,8 @@ def incident(identity, severity, history=(), status="open"):
 
 
 def announced(store, channels, *changes):
-    return list(announcer(store, "hero/moe v3", channels, clock=lambda: NOW)(changes, [])[0])
+    takers = {name: lambda incident, least=least: incident.worst >= least for name, least in channels.items()}
+    return list(announcer(store, "hero/moe v3", takers, clock=lambda: NOW)(changes, [])[0])
 
 
 def test_each_channel_is_told_of_what_is_grave_enough_for_it(store):
