@@ -11,8 +11,8 @@ moves nothing: only samples and people do.
 from collections.abc import Mapping, Sequence
 
 from detectors.finding import Finding, cadence
-from flows.incidents.grouping import SHARE, WIDE, is_brief, seen
 from flows.incidents.incident import OWN
+from flows.incidents.reach import SHARE, WIDE, is_brief, seen
 
 CANDIDATE, PENDING, FIRING, COOLING, RESOLVED = STATES = ("candidate", "pending", "firing", "cooling", "resolved")
 OPEN = frozenset({FIRING, COOLING})

@@ -7,7 +7,6 @@ several are due at once (a run that was read in one go) the last one is told, an
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +19,7 @@ from flows.incidents.outcomes import ACTIONS, FOLLOWED, ROLLBACK, WAIT, in_words
 from flows.incidents.people import JUDGE, of, said, silence, standing
 from flows.incidents.title import leading
 from flows.records import Attempt, Event, Operation
-from flows.stages.announce import told_as
+from flows.stages.announce import Takes, told_as
 from flows.stages.judge import stored
 from flows.store import Store
 
@@ -43,7 +42,7 @@ class _Line:
 
 
 def aftermath(
-    store: Store, run: str, channels: Mapping[str, Any], *, clock: Callable[[], float], link: str = ""
+    store: Store, run: str, channels: Mapping[str, Takes], *, clock: Callable[[], float], link: str = ""
 ) -> list[Transition]:
     """Put what is due into the log and the outbox; gives what was told.
 

@@ -134,7 +134,7 @@ def delivery(run: str, channel: str, message: Message, now: float, turn: int) ->
 def told_as(
     store: Store,
     run: str,
-    channels: Mapping[str, Any],
+    channels: Mapping[str, Takes],
     told: Sequence[Transition],
     log: Sequence[Operation],
     now: float,
