@@ -53,7 +53,7 @@ class Run:
         return [each for each in self.store.log(self.name) if each.kind in kinds and each.run == self.name]
 
 
-CHANNELS = {"chat": 2}
+CHANNELS = {"mail": lambda incident: incident.severity >= 2}
 
 
 @pytest.fixture
