@@ -97,6 +97,7 @@ def test_what_came_and_went_in_a_silence_is_withdrawn_and_what_quiet_hours_held_
     assert judged(parcel(over, held_by="muted by bo"), over, log=ended) == Verdict(
         "withdraw", "it came and went while muted by bo"
     )
+    assert judged(parcel(over, held_by="quiet hours until 07:00"), over, log=ended).what == "send"
     untold = judged(parcel(over, held_by="muted by bo"), over, log=ended[:1])  # nobody was told that it is over
     assert untold == Verdict("send", marks=("over since step 10,020", "held back: muted by bo"))
     assert judged(parcel(over, held_by="quiet hours until 07:00"), over).what == "send"

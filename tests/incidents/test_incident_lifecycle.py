@@ -81,6 +81,8 @@ def test_what_comes_back_while_it_cools_is_the_same_fire_and_no_message(found):
 def test_a_spike_of_one_sample_does_not_cool_and_a_rare_metric_cools_for_two_samples(found):
     spike = found(samples_out=1)
     assert folded(spike, over(spike, 10_003), horizon_step=10_003)[0].status == "resolved"
+    note = found("level", "param_norm", severity=0)
+    assert folded(note, over(note, 10_010), horizon_step=10_010)[0].status == "resolved"
     rare = found("level", "eval_loss", severity=2, cadence=1000.0, samples=20.0)
     assert folded(rare, over(rare, 12_000), horizon_step=13_999)[0].state == "cooling"
     assert folded(rare, over(rare, 12_000), horizon_step=14_000)[0].state == "resolved"

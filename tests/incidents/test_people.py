@@ -6,7 +6,7 @@ import pytest
 
 from detectors.finding import Recovery
 from flows.incidents import fold, transitions
-from flows.incidents.people import by_hand, known, mutes_in_force, owed, silence, standing, unsettled, words
+from flows.incidents.people import by_hand, known, mutes_in_force, owed, silence, standing, unanswered, unsettled, words
 from flows.playbook import load_playbook
 from flows.records import Operation
 
@@ -144,3 +144,28 @@ def test_an_incident_older_than_the_log_is_not_told_again_to_those_who_act_on_it
     assert owed(loud, [did("note", loud)], 10_100, NOW) == ""
     assert owed(loud, [did("note", loud, severity=2)], 10_100, NOW) == "escalated"
     assert unsettled([did("opened", loud)]) == set()
+
+
+def test_a_page_that_nobody_answers_is_due_again_to_the_second(found, loud):
+    log = [did("opened", loud)]
+    assert (unanswered(log, NOW + 599.0, 600.0), unanswered(log, NOW + 600.0, 600.0)) == (set(), {loud.id})
+    assert unanswered([*log, did("ack", loud)], NOW + 600.0, 600.0) == set()
+    assert unanswered([*log, did("cooling", loud, silent=True)], NOW + 600.0, 600.0) == set()
+    assert unanswered([did("opened", loud, severity=2)], NOW + 600.0, 600.0) == set()
+    assert unanswered([did("opened", loud, silent=True)], NOW + 600.0, 600.0) == set()
+    assert unanswered([*log, did("still", loud, at=NOW + 600.0)], NOW + 1199.0, 600.0) == set()
+
+
+def test_a_reminder_is_owed_to_who_asked_for_it_until_somebody_has_it(loud):
+    log = [did("opened", loud)]
+    assert (owed(loud, log, 10_100, NOW), owed(loud, log, 10_100, NOW, remind=True)) == ("", "still")
+    assert owed(loud, [*log, did("ack", loud)], 10_100, NOW, remind=True) == ""
+    assert owed(loud, [*log, mute(metric="*")], 10_100, NOW, remind=True) == ""
+
+
+def test_an_incident_cools_fires_again_and_is_over_by_its_log(loud):
+    words_ = ("opened", "cooling", "firing", "cooling", "resolved", "reopened")
+    log = [did(word, loud, silent=word in ("cooling", "firing")) for word in words_]
+    states = [standing(log[: k + 1]).state for k in range(len(log))]
+    assert states == ["firing", "cooling", "firing", "cooling", "resolved", "firing"]
+    assert standing(log[:4]).told == "firing"
