@@ -1,5 +1,6 @@
 """From answers to incidents, and from two pictures of the incidents to what changed between them."""
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -155,7 +156,10 @@ def onset_of(findings: Sequence[Finding]) -> float:
         others = exact if item.kind == "variance" else steps
         return any(item.onset_step <= each.onset_step <= item.detected_step for each in others)
 
-    return min(item.onset_step for item in findings if not only_its_window(item))
+    kept = [item for item in findings if not only_its_window(item)]
+    # a drift that is told after something sharp has no say: its onset is an estimate over a long window
+    sharp = min((item.detected_step for item in kept if not is_slow(item)), default=math.inf)
+    return min(item.onset_step for item in kept if not is_slow(item) or item.detected_step <= sharp)
 
 
 def may_change(incident: Incident, horizon_step: float) -> bool:

@@ -188,4 +188,7 @@ def test_a_wider_spread_does_not_begin_an_incident_before_the_spike_that_widened
     assert onset_of([spike, wide]) == 10_025
     assert onset_of([wide]) == 10_000
     assert onset_of([wide, found(onset=10_070)]) == 10_000  # that was wide before
-    assert onset_of([wide, spike, found("trend", onset=9_000, detected=10_100)]) == 9_000
+    assert onset_of([wide, spike, found("trend", onset=9_000, detected=10_010)]) == 9_000
+    assert (
+        onset_of([wide, spike, found("trend", onset=9_000, detected=10_100)]) == 10_025
+    )  # told when it was known already
