@@ -18,6 +18,9 @@ from flows.stages.judge import stored
 from flows.stages.notify import Door
 from flows.store import Store
 
+# words that tell what an incident is; that somebody has it in hand, or how it went on, replaces none of them
+WHOLE = frozenset({"opened", "reopened", "escalated", "resolved", "still"})
+
 Row = Mapping[str, Any]
 
 
@@ -129,8 +132,7 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 def _says_more(other: Row, its: Parcel, row: Row, mine: Parcel) -> bool:
     """Whether another message of the channel that still waits was written later and tells of all the same incidents."""
-    # that somebody has it in hand tells nothing of the incident
-    waits = other["state"] == "pending" and its.channel == mine.channel and its.transition != "acknowledged"
+    waits = other["state"] == "pending" and its.channel == mine.channel and its.transition in WHOLE
     return waits and _order(other) > _order(row) and set(mine.incidents) <= set(its.incidents)
 
 

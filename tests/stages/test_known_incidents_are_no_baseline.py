@@ -63,6 +63,21 @@ def test_what_was_said_before_the_word_stays():
     assert masked_of(open_store(":memory:", clock=lambda: 0.0), "r") == {}
 
 
+def test_what_was_found_after_the_word_is_none_of_what_was_known():
+    class Kept:
+        def log(self, run):
+            return [
+                Operation(run, kind, "ana", 1e9, incident_id="i", step=step, until_step=until)
+                for kind, step, until in (("known", 50.0, 40.0), ("right", 90.0, None))
+            ]
+
+        def findings(self, run, incident):
+            found = [("loss", 10.0, 20.0), ("mfu", 30.0, 51.0), ("loss", 45.0, 50.0), ("", 1.0, 2.0)]
+            return [{"metric": name, "onset_step": onset, "detected_step": seen} for name, onset, seen in found]
+
+    assert masked_of(Kept(), "r") == {"loss": [(10.0, 40.0, 50.0, 90.0), (45.0, 40.0, 50.0, 90.0)]}
+
+
 def test_a_stretch_is_missing_in_what_a_later_chunk_looks_back_at_and_nowhere_else():
     step, value = np.arange(10.0), np.arange(10.0) + 1
     assert np.flatnonzero(np.isnan(_without([(2, 4, 5, np.inf)], step, value, 6))).tolist() == [2, 3, 4]
