@@ -85,7 +85,7 @@ class Night:
 def night(tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch) -> Night:
     monkeypatch.setenv("LOGNAME", "ana")
     monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr("flows.wiring.chart_of", lambda store: None)  # what is drawn is tested elsewhere
+    monkeypatch.setattr("flows.wiring.house.chart_of", lambda store: None)  # what is drawn is tested elsewhere
     made = Night(tmp_path, write_log)
     monkeypatch.setattr("time.time", lambda: made.now)
     return made

@@ -53,7 +53,7 @@ class Night:
 @pytest.fixture
 def night(tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
     monkeypatch.setenv("PAGES", SECRET)
-    monkeypatch.setattr("flows.wiring.chart_of", lambda store: None)  # what is drawn is tested elsewhere
+    monkeypatch.setattr("flows.wiring.house.chart_of", lambda store: None)  # what is drawn is tested elsewhere
     made = Night(tmp_path, write_log)
     monkeypatch.setattr("time.time", lambda: made.now)
     yield made
@@ -105,7 +105,7 @@ def test_a_phone_acknowledges_by_the_link_in_its_message_and_the_link_stands_in_
         place = f"127.0.0.1:{probe.getsockname()[1]}"
     team = services.Slack()
     monkeypatch.setenv("PAGES", SECRET)
-    monkeypatch.setattr("flows.wiring.chart_of", lambda store: None)
+    monkeypatch.setattr("flows.wiring.house.chart_of", lambda store: None)
     (tmp_path / "watchkeeper.toml").write_text(
         '[[run]]\nsource = "a.jsonl"\n'
         f'[phone]\nlisten = "{place}"\nurl = "http://{place}"\nsecret = "env:PAGES"\n'

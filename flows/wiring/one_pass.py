@@ -1,0 +1,43 @@
+"""One pass over all runs."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from flows.channels.catalogue import open_configured
+from flows.channels.heartbeat import ping
+from flows.config import Config
+from flows.passes import Call, Report, plainly
+from flows.wiring.after_runs import ask_channels, keep_record, keep_up, watch_itself
+from flows.wiring.house import House
+from flows.wiring.one_run import references_first, watch_entry
+from flows.wiring.opening import open_configured_store
+from flows.wiring.own_checks import ask_checks
+
+
+def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float] = time.time) -> Report:
+    """Pull, judge and notify for every run, then tell of the watch's own failures and ping the heartbeat.
+
+    Never raises for what a source, a channel or the store does: the report holds it.
+    """
+    report = Report([run.label for run in config.run], record=config.record.url)
+    channels = {
+        each.name: channel
+        for each in config.channel
+        if (channel := report.attempt(f"channel {each.name}", "open", partial(open_configured, each))) is not None
+    }
+    house = House(config, channels, clock, call, report)
+    store = report.attempt("store", "open", partial(open_configured_store, config, clock), call)
+    if store is not None:
+        for run in references_first(config):
+            watch_entry(house, store, run)
+        ask_checks(house, store)
+        ask_channels(house, store)
+        if config.record.out is not None:
+            report.attempt("record", "publish", partial(keep_record, house, store), call)
+        if config.store.retention is not None:
+            report.attempt("store", "upkeep", partial(keep_up, store, config.store.retention, clock), call)
+    watch_itself(house)
+    if config.watch.heartbeat_url is not None and report.good:
+        report.attempt("heartbeat", "ping", partial(ping, config.watch.heartbeat_url.get_secret_value()))
+    return report
