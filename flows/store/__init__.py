@@ -1,12 +1,13 @@
 """The only room that speaks DuckDB: tables, cursors, judgements, the outbox, and the sandbox for users' SQL."""
 
+from flows.store.keeping import Lease
 from flows.store.library import named
 from flows.store.pivot import wide
 from flows.store.retention import Rule
 from flows.store.samples import Appended, Unjudged
 from flows.store.sandbox import Answer, Limits
 from flows.store.snapshot import connect
-from flows.store.store import Lease, Store, open_store
+from flows.store.store import Store, open_store
 from flows.store.waiting import Waiting
 
 __all__ = [
