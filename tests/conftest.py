@@ -14,6 +14,13 @@ from flows.messages.facts import Context
 from flows.records import Event
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of a file stay in one process, so that what a file makes once is made once, not once a process."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+
 def build_incident() -> IncidentDoc:
     return {
         "id": "7f3a21c09b44",

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from flows.errors import LeaseTaken
@@ -25,7 +25,7 @@ class Lease:
     _renew: Callable[[], datetime]
 
     def renew(self) -> None:
-        """Prolong it by its full time; raises LeaseTaken if another pass has taken over meanwhile."""
+        """Prolong it by its full time once half of it is over; raises LeaseTaken if another pass has taken over by then."""
         self.expires_at = self._renew()
 
 
@@ -69,7 +69,12 @@ class Keeping(Opened):
                     )
                 return leases.take(connection, run, owner, token, ttl_seconds=ttl, now=self._now(), me=me)
 
-        held = Lease(run, owner, take(renewing=False), lambda: take(renewing=True))
+        def prolonged() -> datetime:
+            # each prolonging is a transaction of its own, and readers and writers wait for it
+            far = held.expires_at - self._now() > timedelta(seconds=ttl / 2)
+            return held.expires_at if far else take(renewing=True)
+
+        held = Lease(run, owner, take(renewing=False), prolonged)
         try:
             yield held
         finally:

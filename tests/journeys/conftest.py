@@ -82,10 +82,15 @@ class Night:
 
 
 @pytest.fixture
-def night(tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch) -> Night:
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No charts in messages: what is drawn is tested elsewhere."""
+    monkeypatch.setattr("flows.wiring.house.chart_of", lambda store: None)
+
+
+@pytest.fixture
+def night(tmp_path: Path, write_log: WriteLog, undrawn: None, monkeypatch: pytest.MonkeyPatch) -> Night:
     monkeypatch.setenv("LOGNAME", "ana")
     monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr("flows.wiring.house.chart_of", lambda store: None)  # what is drawn is tested elsewhere
     made = Night(tmp_path, write_log)
     monkeypatch.setattr("time.time", lambda: made.now)
     return made

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from flows.config import Config, load_config
 from flows.store import open_store
 from flows.verbs.doctor import examine
@@ -10,6 +12,8 @@ from flows.verbs.init import _TAIL
 from flows.wiring import one_pass
 
 WriteLog = Callable[..., None]
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 BASE = '[[run]]\nsource = "a.jsonl"\n[[channel]]\nname = "here"\nurl = "folder:alerts"\n'
 BOUND = '[[bound]]\nrole = "loss"\nabove = 2.8\nsamples = 3\nseverity = "S3"\nwhy = "the budget says so"\n'
 

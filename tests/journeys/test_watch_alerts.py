@@ -8,11 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flows.config import Config, load_config
 from flows.store import open_store
+from flows.store.connection import Database
 from flows.wiring import one_pass
 
 WriteLog = Callable[..., None]
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def configured(folder: Path, channels: str = "", runs: tuple[str, ...] = ("a",), watch: str = "") -> Config:
@@ -89,8 +94,9 @@ def test_one_broken_source_of_three_stops_none_of_the_others(tmp_path: Path, wri
 
 
 def test_a_foreign_process_on_the_store_is_named_after_three_passes_without_the_store(
-    tmp_path: Path, write_log: WriteLog
+    tmp_path: Path, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(Database.__init__.__kwdefaults__, "foreign_patience_seconds", 0.3)
     config = configured(tmp_path, '[[channel]]\nname = "here"\nurl = "folder:alerts"\n')
     write_log(tmp_path / "a.jsonl", 0, 300)
     one_pass(config)

@@ -189,7 +189,7 @@ def judged(frames):
     return sorted(map(repr, rows)), sorted(map(repr, run.store.incidents("r")))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 3), data=st.data())
 def test_slices_give_the_same_findings_and_incidents_to_the_bit(seed, data):
     frame = a_run(seed)

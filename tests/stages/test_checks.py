@@ -24,7 +24,7 @@ class Lab:
     """A store with runs that grow, and a check asked after each pass."""
 
     def __init__(self, folder):
-        self.folder, self.store, self.trackers = folder, open_store(folder / "s.duckdb", clock=lambda: 1e9), {}
+        self.folder, self.store, self.trackers = folder, open_store(":memory:", clock=lambda: 1e9), {}
 
     def log(self, run, values, first=0, name="train/loss", final=False):
         """Append values at steps first, first + 1, ... and judge them."""

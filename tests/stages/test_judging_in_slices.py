@@ -62,7 +62,7 @@ def judged(frames: list[pl.DataFrame]) -> tuple[list[dict], list[dict]]:
     return sorted(findings, key=lambda row: json.dumps(row, default=str)), store.incidents("r")
 
 
-@pytest.fixture(scope="module", params=[0, 1])
+@pytest.fixture(scope="module", params=[0, pytest.param(1, marks=pytest.mark.faults)])
 def run(request):
     frame = a_run(request.param)
     return frame, judged([frame])

@@ -97,7 +97,7 @@ def test_a_segment_that_was_replaced_is_read_again_from_the_first_on(tmp_path):
     assert line[60] == (61.0, 5.061)
 
 
-few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @few
@@ -112,7 +112,7 @@ def test_growing_segments_give_the_history_of_whole_ones(tmp_path_factory, data)
     steps.append(list(range(start, start + 60)))
     whole = [write(folder / f"{k}.jsonl", part, float(k)) for k, part in enumerate(steps)]
     expected, line = stored(folder, Chain("hero", [segment(path) for path in whole]))
-    store = open_store(str(folder / "growing.duckdb"), clock=lambda: 1e9)
+    store = open_store(":memory:", clock=lambda: 1e9)
     grown = folder / "grown"
     grown.mkdir()
     for k, part in enumerate(steps):

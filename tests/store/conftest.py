@@ -46,7 +46,7 @@ def look() -> Callable[[Store, str], pl.DataFrame]:
     return read
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def append() -> Callable:
     return put
 

@@ -157,7 +157,7 @@ def tables_after(build, look, batches, times=1) -> str:
     return str([look(store, sql).rows() for sql in TABLES])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(written=WRITTEN, cuts=st.sets(st.integers(0, 25), max_size=5))
 def test_any_split_into_appends_gives_the_same_tables_and_so_does_pulling_again(rows, look, written, cuts):
     # metrics appear in the order in which they were written, so both are there from the first row
@@ -169,7 +169,7 @@ def test_any_split_into_appends_gives_the_same_tables_and_so_does_pulling_again(
     assert tables_after(rows, look, pieces, times=2) == whole
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(written=WRITTEN)
 def test_the_tables_hold_what_a_plain_dictionary_would(rows, look, samples, written):
     last, first, seen = {}, {}, {}

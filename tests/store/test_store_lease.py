@@ -63,6 +63,18 @@ def test_a_lease_that_ran_out_is_taken_over_and_its_old_owner_is_told(tmp_path):
         pass
 
 
+def test_a_lease_is_prolonged_by_its_full_time_once_half_of_it_is_over(tmp_path):
+    now = [1000.0]
+    store = open_store(tmp_path / "s.duckdb", clock=lambda: now[0])
+    with store.lease("hero", "watch", ttl=60) as lease:
+        ends = []
+        for now[0] in (1029.0, 1031.0, 1060.0, 1062.0):
+            lease.renew()
+            ends.append((lease.expires_at.minute * 60 + lease.expires_at.second) - 16 * 60)
+    # 1,000 s after 1970-01-01 is 00:16:40
+    assert ends == [100, 131, 131, 162]
+
+
 def test_a_reused_process_number_is_not_the_old_process():
     assert not is_gone(os.getpid(), "")
     assert is_gone(os.getpid(), "1")

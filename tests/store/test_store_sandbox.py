@@ -4,6 +4,7 @@ import duckdb
 import pytest
 
 from flows.errors import BadConfig, BadQuery
+from flows.records import Description
 from flows.store import Limits, connect, open_store
 from flows.store.connection import Database
 from flows.store.sandbox import admit, answer
@@ -148,24 +149,32 @@ def test_what_reaches_beyond_the_store_is_refused_by_name(sql):
         admit(sql)
 
 
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory, append):
+    """A store with two samples that is only asked."""
+    store = open_store(tmp_path_factory.mktemp("asked") / "store.duckdb", clock=lambda: 1e9)
+    store.register_run(Description("hero", "runs/hero.jsonl", "jsonl", "_step"))
+    append(store, (0, "loss", 2.0), (0, "grad", 1.0))
+    return store
+
+
 @pytest.mark.parametrize("sql", FILES_AS_TABLES)
-def test_a_file_in_the_place_of_a_table_is_refused(file_store, tmp_path, sql):
+def test_a_file_in_the_place_of_a_table_is_refused(asked, tmp_path, sql):
     csv = tmp_path / "x.csv"
     csv.write_text("a\n1\n")
     with pytest.raises(BadQuery):
-        answer(Database(file_store.path), sql.format(csv=csv), Limits())
+        answer(Database(asked.path), sql.format(csv=csv), Limits())
 
 
 @pytest.mark.parametrize("sql", NOT_THE_STORE[:9])
-def test_even_without_the_parser_the_connection_itself_reads_no_file(file_store, sql):
-    with connect(file_store.path) as connection, pytest.raises(duckdb.Error):
+def test_even_without_the_parser_the_connection_itself_reads_no_file(asked, sql):
+    with connect(asked.path) as connection, pytest.raises(duckdb.Error):
         connection.sql(sql).fetchall()
 
 
 @pytest.mark.parametrize("sql", ALLOWED)
-def test_questions_to_the_store_are_answered(file_store, append, sql):
-    append(file_store, (0, "loss", 2.0), (0, "grad", 1.0))
-    answer(Database(file_store.path), sql, Limits())
+def test_questions_to_the_store_are_answered(asked, sql):
+    answer(Database(asked.path), sql, Limits())
 
 
 def test_an_answer_is_a_frame_and_a_longer_one_is_cut_with_a_note(file_store):
@@ -190,17 +199,17 @@ def test_errors_of_a_query_keep_their_words(file_store):
         "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t",
     ],
 )
-def test_a_query_without_end_is_stopped(file_store, sql):
+def test_a_query_without_end_is_stopped(asked, sql):
     with pytest.raises(BadQuery, match="more than"):
-        file_store.query(sql, limits=Limits(seconds=0.5, memory_mb=100))
+        asked.query(sql, limits=Limits(seconds=0.5, memory_mb=100))
 
 
 @pytest.mark.parametrize(
     "sql", ["SELECT length(range(400000000))", "SELECT length(repeat('x', 2000000000)) FROM range(10)"]
 )
-def test_a_query_that_wants_the_whole_memory_is_stopped(file_store, sql):
+def test_a_query_that_wants_the_whole_memory_is_stopped(asked, sql):
     with pytest.raises(BadQuery, match="more than"):
-        file_store.query(sql, limits=Limits(seconds=5.0, memory_mb=100))
+        asked.query(sql, limits=Limits(seconds=5.0, memory_mb=100))
 
 
 @pytest.mark.parametrize(
