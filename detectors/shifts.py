@@ -3,7 +3,9 @@
 Sees: a two-sided CUSUM (k = 0.75, h = 11, residuals clipped at 4) of the residual against the log-log baseline of
 detectors/noise.py, divided by the long-run standard deviation. On an alarm the baseline is frozen for 1,024 samples,
 else it would swallow the new level and the incident would end by itself. Four block medians in a row that rise by 5 %
-in all after the alarm are a divergence (S3), an entropy that falls a tenth is a collapse (S3; pattern P45).
+in all after the alarm are a divergence (S3), and so is one that stands 40 % above the baseline. It is over when for 64 samples
+less than three tenths of what was told first is left, or less than a fifth of the highest block and no more than stood
+before: the frozen line may fall faster than any run does. An entropy that falls a tenth is a collapse (S3; pattern P45).
 Silent: before 20 blocks of five autocorrelation times; on changes under the effect gate of the role; on a loss that
 is only falling more slowly than its trend (it must stand above where it was). For 1,024 samples after a declared change
 of batch, length or data the noise counts as no less than it was before: what slow part the new one has is not known yet.
@@ -23,7 +25,7 @@ from detectors.onset import change_point
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("shifts", 2)
+DETECTOR = ("shifts", 3)
 K, H, CLIP = 0.75, 11.0, 4.0
 FROZEN = 1024  # samples for which an alarm holds the baseline
 CONFIRM = 8  # samples beyond the onset; fewer are an excursion
@@ -33,6 +35,8 @@ MOST = 30.0  # of the long-run ratio (AR(1) 0.94): a bend or a collapse gives an
 LASTS = 64  # samples after which a small shift, or a dip of the routing, is no passing one
 APART = 64  # samples between two clean windows that end an episode
 RUNS = 8.0  # scales of a block mean by which four blocks rise that run away: with 4, one in five long watches saw it in noise
+FAR = math.log(1.4)  # a block of the loss so far above its baseline pages, whether or not it still rises
+REST = 0.2  # of the highest block: what is left when a loss has come back from far
 COLLAPSED = math.log(0.9)  # an entropy a tenth below its baseline
 OTHER_NOISE = frozenset({"batch_size", "sequence_length", "data_mix"})  # events after which the scatter is another
 YOUNG = 544  # samples before routing is judged: it finds its balance first
@@ -189,12 +193,21 @@ def _alarm(
         shift=shift,
         severity=min(severity, 1) if abs(shift) < GATES[chunk.role].at_once else severity,
         lasting=severity,
+        peak=abs(shift),
+        # the level that a declared change brings is its doing, however far it lies
+        far=math.inf if _declared(chunk, first, at) else FAR,
         clean=None,
         up=0.0,
         down=0.0,
         before=float(np.nanmedian(chunk.value[max(first - 2 * BLOCK, 0) : first])),
     )
     return [_say(chunk, index, now, "level", shift, float(np.nanmedian(chunk.value[first : at + 1])))]
+
+
+def _declared(chunk: Chunk, first: int, at: int) -> bool:
+    """Whether another batch, length or mixture was declared from the sample before the onset on."""
+    low, high = chunk.step[max(first - 1, 0)], chunk.step[at]
+    return any(kind in OTHER_NOISE and low <= step <= high for step, kind in chunk.events)
 
 
 def _moves(chunk: Chunk, values: Array, base: Expectation, k: int, first: int, sign: float) -> bool:
@@ -242,6 +255,8 @@ def _watches(chunk: Chunk, values: Array, part: slice, now: dict[str, Any]) -> l
         at = chunk.at(index)
         block = slice(at - BLOCK + 1, at + 1)
         rest = float(block_medians(values[block] - now["a"] - now["b"] * log_step(chunk.step[block]))[0])
+        if math.isfinite(rest):
+            now["peak"] = max(now["peak"], now["sign"] * rest)
         said += _comes_back(chunk, index, rest, now) or _gets_worse(chunk, values, index, rest, now)
         if index - now["since"] >= FROZEN:
             now.update(episode=None)
@@ -249,7 +264,8 @@ def _watches(chunk: Chunk, values: Array, part: slice, now: dict[str, Any]) -> l
 
 
 def _comes_back(chunk: Chunk, index: int, rest: float, now: dict[str, Any]) -> list[Said]:
-    near = math.isfinite(rest) and now["sign"] * rest < max(GATES[chunk.role].effect, 0.3 * abs(now["shift"]))
+    rest, level = now["sign"] * rest, now["sign"] * (_level(chunk, index) - now["before"])
+    near = rest < max(GATES[chunk.role].effect, 0.3 * abs(now["shift"])) or (rest < REST * now["peak"] and level <= 0)
     now["clean"] = (index if now["clean"] is None else now["clean"]) if near else None
     if not near or index - now["clean"] < APART:
         return []
@@ -258,9 +274,14 @@ def _comes_back(chunk: Chunk, index: int, rest: float, now: dict[str, Any]) -> l
     return said
 
 
+def _level(chunk: Chunk, index: int) -> float:
+    """The median of the block that ends at a sample."""
+    return float(np.nanmedian(chunk.value[chunk.at(index) - BLOCK + 1 : chunk.at(index) + 1]))
+
+
 def _gets_worse(chunk: Chunk, values: Array, index: int, rest: float, now: dict[str, Any]) -> list[Said]:
     """It lasted; S3: a loss that keeps rising, an entropy that has collapsed."""
-    level = float(np.nanmedian(chunk.value[chunk.at(index) - BLOCK + 1 : chunk.at(index) + 1]))
+    level = _level(chunk, index)
     if chunk.role == "router_entropy" and rest <= COLLAPSED and now["severity"] < 3:
         now["severity"] = 3
         return [_say(chunk, index, now, "level", rest, level)]
@@ -272,15 +293,17 @@ def _gets_worse(chunk: Chunk, values: Array, index: int, rest: float, now: dict[
 
 
 def _runs_away(chunk: Chunk, values: Array, index: int, rest: float, now: dict[str, Any]) -> list[Said]:
-    at = chunk.at(index)
-    if index - now["since"] < 4 * BLOCK:
-        return []
-    four = block_medians(values[at - 4 * BLOCK + 1 : at + 1])
-    rise = float(four[-1] - four[0])
-    if not (np.diff(four) > 0).all() or rise < max(0.05, RUNS * now["scale"] / math.sqrt(BLOCK)):
-        return []
-    if rest < now["shift"] + rise / 2:  # it wanders about the level that was told
+    at, noise = chunk.at(index), RUNS * now["scale"] / math.sqrt(BLOCK)
+    four = block_medians(values[max(at - 4 * BLOCK, -1) + 1 : at + 1])
+    if rest < max(now["far"], noise) and not _rises(four, rest, noise, index, now):
         return []
     now["severity"] = 3
     after = float(math.exp(four[-1]))
     return [_say(chunk, index, now, "divergence", float(four[-1]) - math.log(now["before"]), after)]
+
+
+def _rises(four: Array, rest: float, noise: float, index: int, now: dict[str, Any]) -> bool:
+    """Whether four blocks behind the alarm climb, and what wanders about the level that was told does not."""
+    rise = float(four[-1] - four[0])
+    behind = index - now["since"] >= 4 * BLOCK
+    return bool(behind and (np.diff(four) > 0).all() and rise >= max(0.05, noise) and rest >= now["shift"] + rise / 2)

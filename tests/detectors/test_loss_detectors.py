@@ -158,3 +158,26 @@ def test_autocorrelated_noise_is_scaled_not_alarmed():
         noise[i] = 0.8 * noise[i - 1] + 0.6 * shock
     findings, _ = said(2.0 * np.exp(0.01 * noise))
     assert [f for f in findings if f.detector == "shifts"] == []
+
+
+def far_and_back(peak, calm=900, out=48, back=96):
+    """A loss that leaves its curve by `peak` (log) for `out` samples, and comes back over `back` samples."""
+    value = loss(2600)[1]
+    rise = np.zeros(len(value))
+    rise[calm : calm + out] = np.linspace(0.02, peak, out)
+    rise[calm + out : calm + out + back] = np.linspace(peak, 0.03, back)
+    # something is left of it for good: the curve is not reached again, only what stood before
+    rise[calm + out + back :] = 0.015
+    return value * np.exp(rise)
+
+
+def test_a_loss_that_stands_far_above_its_curve_pages_though_it_is_not_twice_its_best():
+    found, over = said(far_and_back(0.55))
+    (paged,) = [f for f in found if f.detector == "shifts" and f.severity == 3]
+    assert paged.kind == "divergence"
+    assert 915 <= paged.detected_step - 1 <= 960
+    assert paged.evidence["after"] > 1.3 * paged.evidence["before"]
+    assert not [f for f in said(far_and_back(0.25))[0] if f.severity == 3 and f.detector == "shifts"]
+    # and it is over when it stands no higher than before it began
+    (end,) = [o for o in over if o.detector == "shifts"]
+    assert 1044 < end.step < 1500
