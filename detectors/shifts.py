@@ -73,21 +73,13 @@ def carry(state: State, step: float) -> State:
 def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
     """Findings `level` (S0..S2) and `divergence` (S3), and recoveries."""
     values, base = _scaled(chunk)
-    now: dict[str, Any] = {
-        "up": 0.0,
-        "down": 0.0,
-        "up_since": chunk.start,
-        "down_since": chunk.start,
-        "ratios": [],
-        **state,
-    }
+    fresh = {"up": 0.0, "down": 0.0, "up_since": chunk.start, "down_since": chunk.start, "ratios": []}
+    now: dict[str, Any] = {**fresh, **state}
     said: list[Said] = []
     for begin in range(0, len(chunk.indices), CHUNK):
         part = slice(begin, min(begin + CHUNK, len(chunk.indices)))
-        if now.get("episode") is not None:
-            said += _watches(chunk, values, part, now)
-        else:
-            said += _sums(chunk, values, base, part, now)
+        is_open = now.get("episode") is not None
+        said += _watches(chunk, values, part, now) if is_open else _sums(chunk, values, base, part, now)
         _learn_longrun(base.longrun[part], now)
     return said, now
 
@@ -178,7 +170,8 @@ def _alarm(
     first = max(0, at - LOOK + 1) + found
     if at - first + 1 < CONFIRM or not _moves(chunk, values, base, k, first, sign):
         return []
-    severity = GATES[chunk.role].up if sign > 0 else GATES[chunk.role].down
+    gate = GATES[chunk.role]
+    severity = gate.up if sign > 0 else gate.down
     after = values[first : at + 1] - base.intercept[k] - base.slope[k] * log_step(chunk.step[first : at + 1])
     shift = float(np.nanmedian(after))
     now.update(
@@ -191,7 +184,7 @@ def _alarm(
         b=float(base.slope[k]),
         scale=float(base.scale[k] * math.sqrt(longrun)),
         shift=shift,
-        severity=min(severity, 1) if abs(shift) < GATES[chunk.role].at_once else severity,
+        severity=min(severity, 1) if abs(shift) < gate.at_once else severity,
         lasting=severity,
         peak=abs(shift),
         # the level that a declared change brings is its doing, however far it lies
@@ -252,11 +245,9 @@ def _watches(chunk: Chunk, values: Array, part: slice, now: dict[str, Any]) -> l
     for index in range(first + (-first - 1) % BLOCK, chunk.start + part.stop, BLOCK):
         if index <= now["since"] or now["episode"] is None:
             continue
-        at = chunk.at(index)
-        block = slice(at - BLOCK + 1, at + 1)
+        block = slice(chunk.at(index) - BLOCK + 1, chunk.at(index) + 1)
         rest = float(block_medians(values[block] - now["a"] - now["b"] * log_step(chunk.step[block]))[0])
-        if math.isfinite(rest):
-            now["peak"] = max(now["peak"], now["sign"] * rest)
+        now["peak"] = float(np.fmax(now["peak"], now["sign"] * rest))
         said += _comes_back(chunk, index, rest, now) or _gets_worse(chunk, values, index, rest, now)
         if index - now["since"] >= FROZEN:
             now.update(episode=None)
@@ -298,8 +289,7 @@ def _runs_away(chunk: Chunk, values: Array, index: int, rest: float, now: dict[s
     if rest < max(now["far"], noise) and not _rises(four, rest, noise, index, now):
         return []
     now["severity"] = 3
-    after = float(math.exp(four[-1]))
-    return [_say(chunk, index, now, "divergence", float(four[-1]) - math.log(now["before"]), after)]
+    return [_say(chunk, index, now, "divergence", float(four[-1]) - math.log(now["before"]), math.exp(float(four[-1])))]
 
 
 def _rises(four: Array, rest: float, noise: float, index: int, now: dict[str, Any]) -> bool:
