@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from detectors.finding import Finding, Recovery
@@ -136,8 +136,18 @@ def test_transitions_are_told_once_and_end_where_the_incident_is(answers, cut):
         assert (last.get(incident.id) == "resolved") <= (incident.status == "resolved")
 
 
+def named_again():
+    """A spike that is over, and long after that one of the same name and onset."""
+    first = Finding(
+        "spike", 1, "spike", "grad/norm/total", "grad_norm", "up", 117.0, 117.0, 0.1, "log", 0, "a0",
+        {"cadence": 1.0, "samples": 50},
+    )  # fmt: skip
+    return [first, Recovery("spike", "grad/norm/total", "a0", 117.0), replace(first, detected_step=157.0)]
+
+
 @patient
 @given(sets_of_answers(), st.lists(st.integers(0, 9_000), max_size=6))
+@example(named_again(), [138])
 def test_slices_that_forget_what_is_closed_end_like_one_go(answers, cuts):
     final, live, known, done = {}, [], [], 0.0
     for cut in [*sorted(cuts), 1e9]:
