@@ -40,6 +40,7 @@ from flows.sections import (
     StoreSection,
     WatchSection,
 )
+from flows.values import known
 
 FILE = "watchkeeper.toml"
 
@@ -224,7 +225,7 @@ def _absolute(config: Config, path: Path) -> Config:
     )
     channels = tuple(
         each.model_copy(update={"url": SecretStr(f"folder:{_from(folder, url[7:].removeprefix('//'))}")})
-        if each.url is not None and (url := each.url.get_secret_value()).startswith("folder:")
+        if (url := known(each.url)).startswith("folder:")
         else each
         for each in config.channel
     )

@@ -9,6 +9,7 @@ WatchkeeperError
 │   └── UndeliverableError      a channel says no for good (unknown address, revoked token)
 └── TransientError              the same call may succeed later
     ├── SourceUnavailable       the tracker or file system does not answer
+    ├── SecretUnavailable       the server that keeps a secret does not give it
     ├── StoreBusy               another process holds the store
     ├── StoreFull               the disk under the store has no room; the transaction was rolled back
     ├── LeaseTaken              another pass of this run is under way
@@ -50,6 +51,10 @@ class UndeliverableError(PermanentError):
 
 class SourceUnavailable(TransientError):
     """The tracker or the file system does not answer."""
+
+
+class SecretUnavailable(TransientError):
+    """The server that keeps a secret does not give it."""
 
 
 class StoreBusy(TransientError):

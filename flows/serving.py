@@ -160,6 +160,14 @@ def running(home: Path) -> str | None:
     return api if is_healthy(api) else None
 
 
+def meet(home: Path) -> bool:
+    """Use the server that runs on this home already from now on, if one does; before Prefect is loaded."""
+    api = running(home)
+    if api is not None:
+        os.environ.update({"PREFECT_API_URL": api, "PREFECT_HOME": str(home)})
+    return api is not None
+
+
 def new_server(home: Path) -> Server:
     """A server on the port that this home had last, if it is free, else on any free one."""
     try:

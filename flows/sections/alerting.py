@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from flows.sections.section import SEVERITIES, Section, Severity
 from flows.services import SECRET_URLS, Service, unmet
-from flows.values import Address, Seconds, Secret
+from flows.values import KEEPERS, Address, Seconds, Secret
 
 
 class QuietSection(Section):
@@ -76,8 +76,10 @@ class ChannelSection(Section):
     @classmethod
     def _secret_url(cls, given: Any) -> Any:
         secret = isinstance(given, dict) and given.get("service") in SECRET_URLS
-        if secret and str(given.get("url", "env:")).partition(":")[0] not in ("env", "file"):
-            raise ValueError(f"the url of {given['service']} is a secret; write env:NAME or file:/path")
+        if secret and str(given.get("url", "env:")).partition(":")[0] not in KEEPERS:
+            raise ValueError(
+                f"the url of {given['service']} is a secret; write env:NAME, file:/path or block:secret/name"
+            )
         return given
 
     @model_validator(mode="after")

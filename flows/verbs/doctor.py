@@ -1,11 +1,10 @@
 """`watchkeeper doctor`: what is configured, reachable, stale or not checked, and why. It changes nothing."""
 
 import difflib
-import http.client
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,27 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.config import Config, load_config
-from flows.errors import BadConfig, WatchkeeperError
-from flows.phoning import PhoneSection
+from flows.errors import WatchkeeperError
 from flows.sections import CheckSection, RunSection
-from flows.serving import KEEP_DAYS, configured_api, home_beside, is_healthy, running
+from flows.serving import KEEP_DAYS, configured_api, home_beside, is_healthy, meet, running
 from flows.telemetry import off
+from flows.verbs.looked_at import BROKEN, OK, STALE, UNCHECKED, Finding
 from flows.verbs.watch import ConfigOption
+from flows.verbs.ways_out import channels, heartbeat, outbox, phone_of, send_tests
 
 if TYPE_CHECKING:
     from flows.store import Store
 
 MOST_FREE, LEAST_WORTH, MOST_PREFECT_MB = 0.3, 64e6, 1_000.0
-OK, BROKEN, STALE, UNCHECKED = "ok", "broken", "stale", "not checked"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at: state is ok, broken, stale or not checked."""
-
-    what: str
-    state: str
-    detail: str
 
 
 def doctor(
@@ -49,6 +39,8 @@ def doctor(
     """
     off()
     loaded = load_config(config)
+    if send_test is not None:
+        _meet_server(loaded)
     found = list(examine(loaded) if send_test is None else send_tests(loaded, send_test))
     if as_json:
         print(json.dumps({"schema": "watchkeeper.doctor/1", "checks": [asdict(each) for each in found]}, indent=1))  # noqa: T201
@@ -71,14 +63,18 @@ def examine(config: Config) -> Iterator[Finding]:
     yield from _tried("bounds", lambda: _bounds(config))
     for check in config.check:
         yield from _tried(f"check {check.label}", lambda check=check: _check(config, check))  # type: ignore[misc]
-    yield from _channels(config)
-    if config.phone is not None:
-        yield _phone(config.phone)
     yield _prefect(config)
-    if config.watch.heartbeat_url is None:
-        yield Finding("heartbeat", UNCHECKED, "none configured: nobody notices when the watch itself dies")
-    else:
-        yield Finding("heartbeat", UNCHECKED, "configured; a ping would say that a pass went well")
+    _meet_server(config)
+    yield from channels(config)
+    if config.phone is not None:
+        yield phone_of(config.phone)
+    yield heartbeat(config)
+
+
+def _meet_server(config: Config) -> None:
+    """What a block of Prefect keeps is asked of the server that the watch asks."""
+    if configured_api() is None:
+        meet(home_beside(config.store.url))
 
 
 def _tried(what: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -108,21 +104,7 @@ def _store(config: Config) -> Iterator[Finding]:
                 yield Finding(
                     f"{run}: {check}", UNCHECKED, " ".join(filter(None, [metric, reason, f"({count})" * (count > 0)]))
                 )
-    yield from _outbox(store)
-
-
-def _outbox(store: "Store") -> Iterator[Finding]:
-    """Every message that is not where it belongs: refused, failing, or waiting at the door."""
-    failing = {row["channel"] for row in store.failing_channels()}
-    for row in store.undelivered():
-        channel = row["channel"]
-        if row["error"] is not None:
-            state = BROKEN if channel in failing else STALE  # later messages have got through
-            parts = [f"{row['dead']} refused for good"] if row["dead"] else []
-            parts += [f"{row['failed']} tried again"] if row["failed"] else []
-            yield Finding(f"outbox {channel}", state, f"undelivered: {', '.join(parts)}: {row['error']}")
-        if row["held"]:
-            yield Finding(f"outbox {channel}", OK, f"{row['held']} held back: {row['held_by']}")
+    yield from outbox(store)
 
 
 def _life(config: Config, store: "Store", path: Path) -> Iterator[Finding]:
@@ -213,76 +195,6 @@ def _check(config: Config, check: CheckSection) -> Iterator[Finding]:
         return
     store = open_store(config.store.url, clock=time.time, must_exist=True)
     yield Finding(what, OK, f"{check.sql}: answers, {len(ask(store, check_of(check)))} rows now")
-
-
-def _channels(config: Config) -> Iterator[Finding]:
-    from flows.channels.catalogue import open_configured
-
-    if not config.channel:
-        yield Finding("channels", UNCHECKED, "none configured: alerts stay in the store")
-    for each in config.channel:
-        try:
-            open_configured(each)
-        except WatchkeeperError as error:
-            yield Finding(f"channel {each.name}", BROKEN, str(error))
-        else:
-            routes = sum(each.name in route.to for route in config.route)
-            way = f" by {routes} route{'s' * (routes > 1)}" if routes else ""
-            yield Finding(
-                f"channel {each.name}", OK, f"from {each.min_severity} on{way}; can be opened (--send-test sends)"
-            )
-    for run in config.run:
-        yield from _unheard(config, run)
-
-
-def _unheard(config: Config, run: RunSection) -> Iterator[Finding]:
-    """A page of which no channel would be told, or only where a role of the run is named."""
-    name = run.name or run.label
-    if not config.channel or any(config.takes(each, name, run.tags, (), 4) for each in config.channel):
-        return
-    roles = sorted({role for route in config.route for role in route.roles})
-    by_role = [role for role in roles if any(config.takes(c, name, run.tags, (role,), 4) for c in config.channel)]
-    told = f"only pages about {', '.join(by_role)} reach a channel" if by_role else "a page would reach no channel"
-    yield Finding(f"routes of {name}", STALE if by_role else BROKEN, f"{told}; add a [[route]] or [[channel]] for it")
-
-
-def send_tests(config: Config, wanted: str) -> Iterator[Finding]:
-    """A test message to one channel, or to "all". Raises BadConfig for a name that no channel has."""
-    from flows.channels.catalogue import open_configured
-    from flows.channels.contract import Outgoing, message_id, thread_id
-    from flows.messages.monitor import test_message
-
-    chosen = [each for each in config.channel if wanted in ("all", each.name)]
-    if not chosen:
-        known = ", ".join(each.name for each in config.channel) or "none"
-        raise BadConfig(f"--send-test {wanted!r}: no channel has this name; there are {known}. `all` tests every one.")
-    for each in chosen:
-        message = test_message(each.name)
-        mark = f"test-{each.name}-{time.time():.0f}"
-        try:
-            receipt = open_configured(each).send(Outgoing(message, message_id(mark), thread_id(mark)))
-        except WatchkeeperError as error:
-            yield Finding(f"test {each.name}", BROKEN, " ".join(str(error).split()))
-        except Exception as error:  # noqa: BLE001  # the text of a broken plugin may hold its URL
-            yield Finding(f"test {each.name}", BROKEN, f"broke with {type(error).__name__}")
-        else:
-            yield Finding(f"test {each.name}", OK, f"the channel took it{': ' * bool(receipt.note)}{receipt.note}")
-
-
-def _phone(phone: PhoneSection) -> Finding:
-    """Whether the endpoint answers here; whether a phone reaches it from outside cannot be seen from here."""
-    host, port = phone.address
-    line = http.client.HTTPConnection(host, port, timeout=5)
-    try:
-        line.request("GET", "/health")
-        answers = line.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        answers = False
-    finally:
-        line.close()
-    if not answers:
-        return Finding("phone", UNCHECKED, f"nothing answers on {phone.listen}; `watchkeeper serve` starts it")
-    return Finding("phone", OK, f"answers on {phone.listen}; links lead to {phone.url or 'nowhere (no phone.url)'}")
 
 
 def _prefect(config: Config) -> Finding:

@@ -37,7 +37,8 @@ out = "watchkeeper-pages"     # a page with charts for each run; leave it out fo
 
 _TAIL = """
 # Whom to tell. The URL is one of Apprise's (https://appriseit.com/services), and a secret: export it and name
-# the variable (env:NAME), or keep it in a file (file:/path). S2 = investigate this shift, S3 and S4 = page.
+# the variable (env:NAME), keep it in a file (file:/path), or in a block of Prefect (block:secret/name).
+# From S2 on: investigate this shift; S3 and S4 are pages.
 [[channel]]
 name = "folder"
 url = "folder:watchkeeper-alerts"    # writes each message into a folder: good for a first look

@@ -13,7 +13,7 @@ import typer
 
 from flows.config import Config, load_config
 from flows.errors import BadConfig, WatchkeeperError
-from flows.serving import Server, StartFailed, configured_api, home_beside, new_server, running
+from flows.serving import Server, StartFailed, configured_api, home_beside, meet, new_server
 from flows.telemetry import off
 
 ConfigOption = Annotated[
@@ -75,11 +75,7 @@ def watch(
 
 def _own_server(home: Path) -> Server | None:
     """A server to start; None where one runs on this home already, which is then used."""
-    api = running(home)
-    if api is None:
-        return new_server(home)
-    os.environ.update({"PREFECT_API_URL": api, "PREFECT_HOME": str(home)})
-    return None
+    return None if meet(home) else new_server(home)
 
 
 def _loop(config: Config, server: Server | None) -> None:

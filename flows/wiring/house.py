@@ -9,12 +9,11 @@ from flows.config import Config
 from flows.passes import Call, Report
 from flows.routing import gates_of, takers
 from flows.sections import RunSection
-from flows.stages.acklink import linking
 from flows.stages.announce import announcer
 from flows.stages.door import door_of
 from flows.stages.firing import keep_firing, keepers
 from flows.stages.judge import Announce
-from flows.stages.notify import notify
+from flows.stages.notify import Linking, notify
 from flows.stages.publish import chart_of, folder_name, publish
 from flows.store import Lease, Store
 
@@ -31,6 +30,7 @@ class House:
     clock: Callable[[], float]
     call: Call
     report: Report
+    link: Linking | None = None  # what acknowledges from a phone
     # runs that were judged in this pass, by name: their entry, and whether they had new samples
     judged: dict[str, tuple[RunSection, bool]] = field(default_factory=dict)
 
@@ -45,9 +45,8 @@ def announcing(house: House, store: Store, run: RunSection, name: str) -> Announ
 
 
 def send(house: House, store: Store, owner: str, name: str, lease: Lease) -> None:
-    link = linking(house.config.phone, {each.name for each in house.config.channel if each.ack_link})
     door = door_of(store, name, gates_of(house.config), house.clock)
-    work = partial(notify, store, house.channels, house.clock, chart_of(store), name, link, door)
+    work = partial(notify, store, house.channels, house.clock, chart_of(store), name, house.link, door)
     house.report.attempt(owner, "notify", work, house.call)
     for channel, keeper in keepers(house.channels, hearing(house, name)):
         kept = partial(keep_firing, store, name, channel, keeper, house.clock)

@@ -8,6 +8,7 @@ from flows.channels.catalogue import open_configured
 from flows.channels.heartbeat import ping
 from flows.config import Config
 from flows.passes import Call, Report, plainly
+from flows.stages.acklink import linking
 from flows.wiring.after_runs import ask_channels, keep_record, keep_up, watch_itself
 from flows.wiring.house import House
 from flows.wiring.one_run import references_first, watch_entry
@@ -26,7 +27,10 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
         for each in config.channel
         if (channel := report.attempt(f"channel {each.name}", "open", partial(open_configured, each))) is not None
     }
-    house = House(config, channels, clock, call, report)
+    linked = {each.name for each in config.channel if each.ack_link}
+    # an alert goes out without its link rather than not at all
+    link = report.attempt("phone", "open", partial(linking, config.phone, linked))
+    house = House(config, channels, clock, call, report, link)
     store = report.attempt("store", "open", partial(open_configured_store, config, clock), call)
     if store is not None:
         for run in references_first(config):
@@ -38,6 +42,7 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
         if config.store.retention is not None:
             report.attempt("store", "upkeep", partial(keep_up, store, config.store.retention, clock), call)
     watch_itself(house)
-    if config.watch.heartbeat_url is not None and report.good:
-        report.attempt("heartbeat", "ping", partial(ping, config.watch.heartbeat_url.get_secret_value()))
+    heartbeat = config.watch.heartbeat_url
+    if heartbeat is not None and report.good:
+        report.attempt("heartbeat", "ping", lambda: ping(heartbeat.get_secret_value()))
     return report

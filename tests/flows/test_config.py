@@ -109,6 +109,34 @@ def test_a_secret_that_is_not_there_names_where_it_should_be(tmp_path: Path, mon
     ]
 
 
+def test_what_a_block_keeps_is_asked_once_and_only_when_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("flows.values.secret_of", lambda name: asked.append(name) or f"hunter2 of {name}")
+    config = load_config(
+        write(
+            tmp_path,
+            '[[channel]]\nname = "a"\nservice = "slack"\nto = "C1"\ntoken = "block:secret/my-slack"\n'
+            '[[channel]]\nname = "b"\nservice = "discord"\nurl = "block:secret/hook"\n'
+            '[watch]\nheartbeat_url = "block:secret/beat"\n[phone]\nsecret = "block:secret/phone"\n',
+        )
+    )
+    assert asked == [] and "hunter2" not in repr(config)
+    assert [config.channel[0].token.get_secret_value() for _ in range(2)] == ["hunter2 of my-slack"] * 2
+    assert asked == ["my-slack"] and "hunter2" not in repr(config) + str(config.model_dump())
+    with pytest.raises(BadConfig, match=r"^phone\.secret has less than 16 characters"):
+        monkeypatch.setattr("flows.values.secret_of", lambda name: "short")
+        config.phone.text_of("secret")
+    assert config.phone.text_of("opsgenie_secret") == ""
+
+
+@pytest.mark.parametrize("value", ["block:my-slack", "block:slack-webhook/x", "block:secret/My Slack", "block:secret/"])
+def test_a_block_that_is_no_secret_block_is_refused(tmp_path: Path, value: str) -> None:
+    said = problems(tmp_path, f'[[channel]]\nname = "a"\nservice = "slack"\nto = "C1"\ntoken = "{value}"\n')
+    assert said[0].startswith("channel[1].token: is no Secret block of Prefect; write block:secret/name, the name as")
+
+
 def test_names_are_unique(tmp_path: Path) -> None:
     assert problems(tmp_path, '[[run]]\nsource = "a"\n[[run]]\nsource = "b"\nname = "a"\n') == [
         "two entries [[run]] are called a; give each its own name"

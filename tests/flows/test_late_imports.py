@@ -19,6 +19,9 @@ COMMANDS = (
     ("incidents", "list"),
     ("events", "list"),
     ("doctor",),
+    # a block is asked only by who needs the secret
+    ("upkeep", "--dry-run", "--config", "blocks.toml"),
+    ("report", "--dry-run", "--config", "blocks.toml"),
 )
 # a start of Python takes longer than what is looked at
 PROGRAM = """
@@ -40,6 +43,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     folder = tmp_path_factory.mktemp("late")
     (folder / "run.csv").write_text("step,loss\n" + "".join(f"{step},2.5\n" for step in range(60)))
     (folder / "watchkeeper.toml").write_text('[store]\nurl = "kept.duckdb"\n[[run]]\nsource = "run.csv"\n')
+    kept = '[store]\nurl = "kept.duckdb"\n[[channel]]\nname = "ops"\nurl = "block:secret/ops"\n'
+    (folder / "blocks.toml").write_text(f'{kept}[record]\nout = "pages"\n[phone]\nsecret = "block:secret/phone"\n')
     open_store(folder / "kept.duckdb", clock=lambda: 0.0)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(COMMANDS)],

@@ -30,7 +30,13 @@ VERBS = (
 
 def everything_said(night: Any, secret: str, url: str, how: str) -> list[str]:
     """The outputs of a watch with a channel whose URL is a secret, and of every verb after it."""
-    if how == "file":
+    if how == "block":
+        night.configure(
+            '[phone]\nurl = "http://127.0.0.1:9"\nsecret = "block:secret/planted"\n'
+            '[[channel]]\nname = "ops"\nack_link = true\nurl = "block:secret/planted"\n'
+            '[[channel]]\nname = "here"\nurl = "folder:x"\n'
+        )
+    elif how == "file":
         (night.folder.parent / "kept.txt").write_text(url.format(secret))
         night.configure(f'[[channel]]\nname = "ops"\nurl = "file:{night.folder.parent / "kept.txt"}"\n')
     else:
@@ -51,10 +57,15 @@ def left_behind(night: Any, secret: str) -> list[str]:
     return [path.name for path in files if secret.encode() in path.read_bytes()]
 
 
-MANY = [pytest.param(url, how, marks=pytest.mark.faults) for url in URLS for how in ("env", "file")]
+QUICK = (URLS[0], "block")
+CASES = [
+    pytest.param(url, how, marks=() if (url, how) == QUICK else pytest.mark.faults)
+    for url in URLS
+    for how in ("env", "file", "block")
+]
 
 
-@pytest.mark.parametrize(("url", "how"), [(URLS[0], "env"), *MANY[1:]])
+@pytest.mark.parametrize(("url", "how"), CASES)
 def test_no_verb_tells_it(
     night: Any, url: str, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -62,6 +73,8 @@ def test_no_verb_tells_it(
     caplog.set_level(logging.DEBUG)
     monkeypatch.chdir(night.folder)
     monkeypatch.setenv("PLANTED", url.format(secret))
+    # what a server gives is tested in test_secrets_in_blocks
+    monkeypatch.setattr("flows.values.secret_of", lambda name: url.format(secret))
     said = "".join(everything_said(night, secret, url, how))
     assert "S4" in said and "ops" in said
     assert secret not in said + caplog.text
