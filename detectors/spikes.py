@@ -2,7 +2,8 @@
 
 Sees: a log residual above 6 robust scales of its baseline, and above half as much again as the third largest
 excursion of the last 2,048 samples (so a heavy-tailed metric raises its own bar). One sample of a loss is S1, of a
-norm S0: a healthy gradient norm has hundreds (302 beyond 6 sigma per 100,000 samples in an open GPT-2 log). Two of
+norm S0: a healthy gradient norm has hundreds (302 beyond 6 sigma per 100,000 samples in an open GPT-2 log); ten times what
+it was is S1, since corrupted arithmetic looks so (P36). Two of
 three samples by at least 1 %, the second no mere tail of the first, are S2 in a loss, S1 in a norm. A loss that has
 not come back 150 samples later settled worse: by 0.3 % it is told, by 1 % it is S3 (patterns P01, P02; marin#1390).
 Silent: before 20 blocks of five autocorrelation times (112 samples of a white metric).
@@ -19,12 +20,13 @@ from detectors.noise import BLOCK, CHUNK, NEEDED, NORMAL_MAD, log_step, row_medi
 from detectors.series import Array
 from detectors.window import Chunk, Said, State
 
-DETECTOR = ("spikes", 4)
+DETECTOR = ("spikes", 5)
 K = 6.0
 ABOVE_KNOWN = 1.5
 MEMORY = 2048  # samples for which an excursion raises the bar
 HIGHEST = 12.0  # the bar of a loss never rises above this many scales
 EFFECT = math.log(1.01)
+DECADE = math.log(10.0)  # a lone norm that is worth a note
 TAIL = 0.5  # a second sample below this share of the peak is the tail of one bad sample
 NEAR = 32  # samples
 YOUNG = 768  # samples until which the near past is judged too
@@ -109,7 +111,8 @@ def _opens(chunk: Chunk, k: int, z: float, line: tuple[float, float, float], now
         peak=value,
         calm=0,
         rest=[float(chunk.log[at]) - mean],
-        severity=int(chunk.role == "loss"),
+        severity=int(chunk.role == "loss" or value >= before * math.exp(DECADE)),
+        lone=True,
         clean=None,
     )
     return [_say(chunk, index, now, value, "spike", z=z)]
@@ -145,9 +148,9 @@ def _continues(chunk: Chunk, k: int, z: Any, now: dict[str, Any]) -> list[Said]:
     now["rest"] = [*now["rest"], rest][-LATE:]
     out = rest > K * now["scale"]
     now["calm"] = 0 if rest > K / 2 * now["scale"] else now["calm"] + 1
-    lone = now["severity"] < (2 if chunk.role == "loss" else 1)
+    lone = now["lone"]
     if lone and out and age <= 2 and rest >= max(EFFECT, TAIL * max(now["rest"])):
-        now["severity"] += 1
+        now.update(lone=False, severity=2 if chunk.role == "loss" else 1)
         return [_say(chunk, index, now, float(chunk.value[at]), "spike", z=rest / now["scale"], samples_out=age + 1)]
     if lone and now["calm"] >= CALM:
         return _close(chunk, index, now)
