@@ -119,6 +119,12 @@ def noise_of(miss: Array, prior: float) -> float:
     return max(_scale(miss), 2 * _scale(fours))
 
 
+def _prior(role: str, expected: Mapping[str, Any]) -> float:
+    """Standard deviation of a block by the rungs, whose noise of drops is that of a block already."""
+    noise = float(expected["noise"])
+    return noise if role == "token_drop" else MEDIAN * noise / math.sqrt(BLOCK)
+
+
 def _scale(values: Array) -> float:
     return float(MAD * np.median(np.abs(np.diff(values))))
 
@@ -126,7 +132,6 @@ def _scale(values: Array) -> float:
 def _shift(role: str, expected: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[float, float, float] | None:
     """(size, baseline, share at which it began) of a shift that cannot be noise or shape; None without one."""
     at, miss = now["blocks"]
-    prior = MEDIAN * expected["noise"] / math.sqrt(BLOCK)
     due = (w for w in WINDOWS if now["seen"] % (w // WINDOWS[0]) == 0)  # a wide window need not be looked at so often
     for width in (w for w in due if len(miss) >= w + max(LEAST, 2 * w)):
         window, before = miss[-width:], miss[-width * (1 + BEFORE) : -width]
@@ -139,7 +144,7 @@ def _shift(role: str, expected: Mapping[str, Any], now: Mapping[str, Any]) -> tu
         halves = (window[: width // 2], window[width // 2 :])
         lasts = all(math.copysign(1.0, size) * (float(np.median(half)) - base) >= abs(size) / 2 for half in halves)
         middle = float(at[-len(before) - width : -width].mean())
-        error = MEDIAN * noise_of(before[-64:], prior) * math.sqrt(1 / width + 1 / len(before))
+        error = MEDIAN * noise_of(before[-64:], _prior(role, expected)) * math.sqrt(1 / width + 1 / len(before))
         if lasts and abs(size) >= max(_gate(role, expected), ERRORS * error) + _allowed(
             expected, middle, float(at[-1])
         ):
@@ -149,6 +154,11 @@ def _shift(role: str, expected: Mapping[str, Any], now: Mapping[str, Any]) -> tu
 
 def _gate(role: str, expected: Mapping[str, Any]) -> float:
     return GATES[role] * (LEAF if expected.get("leaf") else 1.0)
+
+
+def _band(expected: Mapping[str, Any], at: float) -> float:
+    """Half of the 99 % band: few rungs make it wider than a normal one's."""
+    return float(expected.get("wide", Z99) * np.interp(at, expected["at"], expected["sd"]))
 
 
 def _allowed(expected: Mapping[str, Any], since: float, at: float) -> float:
@@ -173,9 +183,8 @@ def _part(
     recent = float(np.median(miss[-RECENT:]))
     size = recent - now["offset"]
     blocks = now["blocks"]
-    prior = MEDIAN * expected["noise"] / math.sqrt(BLOCK)
     inside = int((blocks[0] > shares[-RECENT] - 1 / PARTS).sum())
-    error = MEDIAN * noise_of(blocks[1, -64:], prior) * math.sqrt(2 / max(inside, 1))
+    error = MEDIAN * noise_of(blocks[1, -64:], _prior(role, expected)) * math.sqrt(2 / max(inside, 1))
     drifts = abs(size) >= max(_gate(role, expected), ERRORS * error) + _allowed(expected, START, at)
     if drifts and (now["episode"] is None or _loud(role, size, at, miss, expected) > now["told"]):
         began_at = now["blocks"][0, 0] if now["episode"] is not None else shares[-RECENT]
@@ -187,7 +196,7 @@ def _loud(role: str, size: float, at: float, miss: Array, expected: Mapping[str,
     """S3 for a loss that is outside of the 99 % band for 2 % of the schedule, as long as every rung knows that part."""
     if role != "loss" or size < 0:
         return 1
-    outside = float(miss[-RECENT:].min()) > Z99 * float(np.interp(at, expected["at"], expected["sd"]))
+    outside = float(miss[-RECENT:].min()) > _band(expected, at)
     known = expected["censored_from"] is None or at <= expected["censored_from"]
     return 3 if outside and known and len(miss) >= RECENT else 2
 
@@ -197,8 +206,8 @@ def _offset(
 ) -> list[Answer]:
     size = now["offset"]
     blocks = now["blocks"][1]
-    error = MEDIAN * noise_of(blocks[-64:], 0.0) / math.sqrt(len(blocks))
-    outside = abs(size) > Z99 * math.hypot(float(np.interp(at, expected["at"], expected["sd"])), error)
+    error = MEDIAN * noise_of(blocks[-64:], _prior(role, expected)) / math.sqrt(len(blocks))
+    outside = abs(size) > math.hypot(_band(expected, at), Z99 * error)
     found = _finding(step, first, at, size, 1 if outside else 0, "offset", name, role, expected, how="offset", base=0.0)
     return [found, Recovery(DETECTOR[0], name, "offset", step)]
 
@@ -214,20 +223,8 @@ def _late_peak(step: float, at: float, name: str, expected: Mapping[str, Any], n
     highest = float(np.max(levels[:-RECENT]))
     if recent < highest or recent <= before:
         return []
-    found = _finding(
-        step,
-        at,
-        at,
-        recent - before,
-        1,
-        "peak",
-        name,
-        "grad_norm",
-        expected,
-        how="peak",
-        base=before,
-        peak_at=peak["at"],
-    )
+    evidence = {"how": "peak", "base": before, "peak_at": peak["at"]}
+    found = _finding(step, at, at, recent - before, 1, "peak", name, "grad_norm", expected, **evidence)
     return [found, Recovery(DETECTOR[0], name, "peak", step)]
 
 
@@ -279,11 +276,7 @@ def _finding(
     **evidence: Any,
 ) -> Finding:
     sd = float(np.interp(at, expected["at"], expected["sd"]))
-    evidence |= {
-        "at": at,
-        "sd": sd,
-        "rungs": len(expected["rungs"]),
-    }
+    evidence |= {"at": at, "sd": sd, "rungs": len(expected["rungs"])}
     early = expected["censored_from"]
     if early is not None and at > early:
         evidence["extrapolated_from"] = early

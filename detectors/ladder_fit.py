@@ -1,30 +1,27 @@
 """What smaller runs say of a larger one, metric by metric: a curve, its band, and what it is not good for. No verdicts.
 
-Bands come from leaving one rung out: how far the law or curve of the others missed it, as a level (the same all along)
-and as a shape. Behind the end of a rung that stopped early fewer rungs speak and the band is wider. What is returned is
-JSON-able, and all that a judge needs.
+Bands come from leaving one rung out (ladder_bands.py). Behind the end of a rung that stopped early fewer rungs speak and the
+band is wider. What is returned is JSON-able, and all that a judge needs.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from detectors import ladder_curves, ladder_law
-from detectors.ladder_rungs import CENTRES, START, Binned, Line, Rung, binned, refused, trend
+from detectors import ladder_bands, ladder_curves, ladder_law
+from detectors.ladder_rungs import CENTRES, Z90, Binned, Line, Rung, binned, refused, trend
 from detectors.noise import BLOCK
 from detectors.series import Array
 
 VERSION = 1
 LEAST = 3  # rungs for a band
-Z90 = 1.6449
 FLOOR = {
     "loss": 0.003,
     "eval_loss": 0.01,
     "param_norm": 0.005,
-}  # of a level or shape: no ladder of a few rungs is better known
-FEW = {2: 3.0, 3: 1.6, 4: 1.4, 5: 1.3}  # rungs: t quantile with that few left out, over the normal one
+}  # of a shape: one size and another seed differ by as much
 FIRST = 16  # samples whose median is where a norm began
 LOGIT_FLOOR = 1e-4
 
@@ -67,12 +64,18 @@ LAWS = ("loss", "eval_loss")
 
 
 def fit(
-    rungs: Sequence[Rung], parameters: float, settings: Mapping[str, str], rate: Line | None = None
+    rungs: Sequence[Rung],
+    parameters: float,
+    settings: Mapping[str, str],
+    rate: Line | None = None,
+    tokens: float | None = None,
 ) -> dict[str, Any]:
-    """Expectations for a run of that many active parameters; `rate` is its planned learning rate by share.
+    """Expectations for a run of that many active parameters; `rate` is its planned learning rate by share, `tokens` those of
+    its whole schedule. Where the tokens of one of them are not known, all are taken to go with the parameters.
 
     Raises ValueError where no metric has three comparable rungs.
     """
+    large = Rung("", parameters, {} if rate is None else {"": rate}, tokens=tokens)
     why = {rung.name: refused(rung, settings) for rung in rungs}
     metrics: dict[str, Any] = {}
     missing: dict[str, str] = {}
@@ -80,16 +83,12 @@ def fit(
     for name, role in names:
         if role not in (*CURVES, *LAWS):
             continue
-        able = [
-            r
-            for r in rungs
-            if name in r.lines and role not in why[r.name] and (r.lines[name].at >= 2 * CENTRES[0]).sum() > 8
-        ]
+        able = [r for r in rungs if role not in why[r.name] and _speaks(r, name)]
         if len(able) < LEAST:
             reasons = sorted({each[role] for each in why.values() if role in each})
             missing[name] = "; ".join([f"{len(able)} of at least {LEAST} rungs", *reasons])
             continue
-        metrics[name] = _metric(name, role, able, parameters, rate)
+        metrics[name] = _metric(name, role, able, large)
     if not metrics:
         raise ValueError("; ".join(sorted(set(missing.values()))) or "the rungs have no metric that could be expected")
     _given_loss(metrics, rungs)
@@ -109,46 +108,40 @@ def fit(
 
 def _speaks(rung: Rung, name: str) -> bool:
     """Whether a rung has enough of a metric behind its warm-up."""
-    return name in rung.lines and int((rung.lines[name].at >= 2 * START).sum()) > 8
+    return name in rung.lines and int((rung.lines[name].at >= 2 * CENTRES[0]).sum()) > 8
 
 
-def _metric(name: str, role: str, rungs: Sequence[Rung], parameters: float, rate: Line | None) -> dict[str, Any]:
+def _metric(name: str, role: str, rungs: Sequence[Rung], large: Rung) -> dict[str, Any]:
     base = most([rung.lines[name] for rung in rungs]) if role == "router_entropy" else 1.0
     lines = [_line(rung.lines[name], base) for rung in rungs]
     sizes = [rung.size for rung in rungs]
-    rates = [r.rate() for r in rungs]
-    complete = [each for each, rung in zip(rates, rungs, strict=True) if each is not None and not rung.is_censored]
-    schedules = [ladder_law.schedule_of(each, complete) for each in rates]
-    wanted = ladder_law.schedule_of(rate, complete)
-    if role in LAWS:
+    *places, wanted = places_of(rungs, large)
 
-        def predict(keep: Sequence[int], size: float, schedule: ladder_law.Schedule) -> tuple[Array, Array]:
-            tried = ladder_law.ASYMPTOTES if len(keep) == len(rungs) else ladder_law.ROUGHLY
-            few, some, those = [sizes[k] for k in keep], [lines[k] for k in keep], [schedules[k] for k in keep]
-            law = ladder_law.fit(few, some, those, tried)
-            return law.predict(size, schedule)
-    else:
-
-        def predict(keep: Sequence[int], size: float, schedule: ladder_law.Schedule) -> tuple[Array, Array]:
-            curve = ladder_curves.fit([sizes[k] for k in keep], [lines[k] for k in keep])
-            return curve.at(size), np.zeros(len(CENTRES))
+    def predict(keep: Sequence[int], place: ladder_law.Place) -> tuple[Array, Array]:
+        known = [lines[k] for k in keep]
+        if role in LAWS:
+            return ladder_law.fit([places[k] for k in keep], known).predict(place)
+        curve = ladder_curves.fit([sizes[k] for k in keep], known)
+        return curve.at(place.size), np.zeros(len(CENTRES))
 
     everyone = range(len(rungs))
-    size = math.log(parameters)
-    centre, open_ = predict(everyone, size, wanted)
-    level, shape = _left_out(lines, sizes, schedules, predict, FLOOR.get(role, 0.0))
-    noise = math.exp(trend(sizes, [math.log(max(line.noise, 1e-9)) for line in lines], size))
-    wide = _fewer(rungs) * (1 + max(size - max(sizes), min(sizes) - size, 0.0) / max(float(np.ptp(sizes)), 0.5))
-    total = np.hypot(np.hypot(level, shape) * wide, open_)
+    centre, open_ = predict(everyone, wanted)
+    misses = [lines[k].mean - predict([other for other in everyone if other != k], places[k])[0] for k in everyone]
+    spread = ladder_bands.spread(misses, lines, sizes, wanted.size)
+    fewer = _fewer(rungs)
+    # what the asymptote leaves open is in the misses already, unless it is more than they say
+    known = np.hypot(spread.total, ladder_law.EXACT) if role in LAWS else spread.total
+    total = np.maximum(known, open_) * fewer
     body: dict[str, Any] = {
         "role": role,
         "base": base,
         "rungs": [rung.name for rung in rungs],
         "centre": centre.tolist(),
         "sd": total.tolist(),
-        "level_sd": level * float(wide.min()),
-        "shape_sd": shape * float(wide.min()),
-        "noise": noise,
+        "wide": spread.wide,
+        "level_sd": spread.level * float(fewer.min()),
+        "shape_sd": max(spread.shape, FLOOR.get(role, 0.0)) * float(fewer.min()),
+        "noise": math.exp(trend(sizes, [math.log(max(line.noise, 1e-9)) for line in lines], wanted.size)),
         "censored_from": min((rung.ended for rung in rungs if rung.is_censored), default=None),
     }
     if role in LAWS:
@@ -173,28 +166,17 @@ def _line(line: Line, base: float = 1.0) -> Binned:
     return binned(line.at, transformed(line.role, line.value, base))
 
 
-Predict = Callable[[Sequence[int], float, ladder_law.Schedule], tuple[Array, Array]]
-
-
-def _left_out(
-    lines: Sequence[Binned],
-    sizes: Sequence[float],
-    schedules: Sequence[ladder_law.Schedule],
-    predict: Predict,
-    floor: float,
-) -> tuple[float, float]:
-    """Standard deviations of level and shape: how far the others missed each rung, beyond its noise, for that few rungs."""
-    levels, shapes = [], []
-    for k in range(len(lines)):
-        keep = [other for other in range(len(lines)) if other != k]
-        miss = lines[k].mean - predict(keep, sizes[k], schedules[k])[0]
-        seen = np.isfinite(miss)
-        white = lines[k].noise ** 2 / np.maximum(lines[k].count[seen], 1)
-        mean = float(miss[seen].mean())
-        levels.append(mean**2)
-        shapes.append(max(float(((miss[seen] - mean) ** 2 - white).mean()), 0.0))
-    few = FEW.get(len(lines), 1.2)
-    return max(few * math.sqrt(np.mean(levels)), floor), max(few * math.sqrt(np.mean(shapes)), floor)
+def places_of(rungs: Sequence[Rung], large: Rung) -> list[ladder_law.Place]:
+    """Where the rungs and then the large run stand; a rate that is not known is that of the rungs that ran to their end."""
+    rates = [each.rate() for each in rungs]
+    complete = [each for each, rung in zip(rates, rungs, strict=True) if each is not None and not rung.is_censored]
+    known = [each.tokens for each in (*rungs, large)]
+    tokens = [each.size if None in known else math.log(each.tokens or 1.0) for each in (*rungs, large)]
+    schedules = [ladder_law.schedule_of(each, complete) for each in (*rates, large.rate())]
+    return [
+        ladder_law.Place(each.size, count, schedule)
+        for each, count, schedule in zip((*rungs, large), tokens, schedules, strict=True)
+    ]
 
 
 def _fewer(rungs: Sequence[Rung]) -> Array:

@@ -1,11 +1,12 @@
-"""The loss of a ladder by a law that knows the learning rate, with its asymptote profiled. No verdicts.
+"""The loss of a ladder by a law of model, tokens and learning rate, with its asymptote profiled. No verdicts.
 
-L(u, N) = E + A(N) ((S1(u) + s)^-a(N) - C S2(u)), with log A and a straight lines in log N. S1 is the integral of the learning
-rate in parts of its peak over the share u of the schedule, S2 how far the rate has come down from its peak; s stands for
-the first steps. All of them are shared between the rungs, so the end of a rung that stopped early is that of the others.
-Source: the annealing law of arXiv:2408.11029, with a size trend in place of a fit a run. Which E is right cannot be told
-by a ladder of few rungs and decides what a larger run will do: every E from 0 to nearly the smallest loss is fitted, and
-each counts by its likelihood.
+L(u, N) = E + B N^-b + A D(N)^-a ((S1(u) + s)^-a - C S2(u)): a part that the model is too small for, and a part that the
+tokens so far do not teach, with one exponent for the tokens of a rung and for the share of them. D are the tokens of the
+whole schedule, S1 the integral of the learning rate in parts of its peak over the share u, S2 how far the rate has come
+down from its peak; s stands for the first steps. All is shared between the rungs, so the end of a rung that stopped early is
+that of the others. Source: the two parts of arXiv:2203.15556 with the annealing of arXiv:2408.11029.
+Which E is right cannot be told by a ladder of few rungs: several from 0 to nearly the smallest loss are fitted, and each
+counts by its likelihood.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,14 @@ import numpy as np
 from detectors.ladder_rungs import CENTRES, Binned, Line
 from detectors.series import Array
 
-ASYMPTOTES, ROUGHLY = 9, 5  # tried, and where only the distance to a rung is wanted
+ASYMPTOTES = 5  # tried
 REACH = 0.9  # of the smallest loss: the highest asymptote that is tried
 EXACT = 0.003  # log: no law is better than that, however many samples a bin has
+USUAL, WIDE = np.log(0.3), 0.7  # exponents of published laws lie within 0.15 and 0.6
+POWERS = -4.0, 1.5  # least and highest logarithm of an exponent
+LEAST = 0.01  # of the shape
+# how strongly each parameter is held to what is usual: (rows, parameters)
+HELD: Array = np.eye(6)[[0, 1, 3, 4, 5]] / np.array([2.0, WIDE, WIDE, 2.0, 0.5])[:, None]
 FINE: Array = np.linspace(0, 1, 1001)
 
 
@@ -28,6 +34,15 @@ class Schedule:
 
     done: Array
     fallen: Array
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run stands on the ladder: logarithms of its active parameters and of its tokens, and its schedule."""
+
+    size: float
+    tokens: float
+    schedule: Schedule
 
 
 def schedule_of(rate: Line | None, others: Sequence[Line]) -> Schedule:
@@ -52,49 +67,51 @@ class Law:
     asymptotes: Array
     parameters: Array
     counts: Array
-    middle: float  # size at which the parameters stand
+    middle: tuple[float, float]  # size and tokens at which the parameters stand
 
-    def predict(self, size: float, schedule: Schedule) -> tuple[Array, Array]:
+    def predict(self, place: Place) -> tuple[Array, Array]:
         """Log loss at the centres of the bins, and its standard deviation over the asymptotes."""
-        done, fallen = schedule.done, schedule.fallen
+        size, tokens = np.array([place.size - self.middle[0], place.tokens - self.middle[1]])
         pairs = zip(self.parameters, self.asymptotes, strict=True)
-        each = np.stack([_curve(p, e, np.array(size - self.middle), done, fallen) for p, e in pairs])
+        each = np.stack([_curve(p, e, size, tokens, place.schedule.done, place.schedule.fallen) for p, e in pairs])
         mean = self.counts @ each
         return mean, np.sqrt(np.maximum(self.counts @ (each - mean) ** 2, 0))
 
 
-def fit(sizes: Sequence[float], lines: Sequence[Binned], schedules: Sequence[Schedule], tried: int = ASYMPTOTES) -> Law:
+def fit(places: Sequence[Place], lines: Sequence[Binned]) -> Law:
     """Of at least two rungs' log losses. Raises ValueError on fewer."""
     from scipy.optimize import least_squares
 
-    if len(sizes) < 2:
+    if len(places) < 2:
         raise ValueError("a law needs at least two rungs")
-    middle = float(np.mean(sizes))
-    one_size = float(np.ptp(sizes)) < 0.01
+    middle = float(np.mean([each.size for each in places])), float(np.mean([each.tokens for each in places]))
     target = np.stack([line.mean for line in lines])
     seen = np.isfinite(target)
     target, weight = target[seen], np.minimum(np.stack([line.weight for line in lines])[seen], 1 / EXACT)
-    # of every bin that has samples, one after the other: the size, S1 and S2
-    away = np.repeat(np.array(sizes)[:, None] - middle, len(CENTRES), axis=1)[seen]
-    done, fallen = (np.stack([getattr(each, part) for each in schedules])[seen] for part in ("done", "fallen"))
+    # of every bin that has samples, one after the other: the size, the tokens, S1 and S2
+    at = np.array([[each.size - middle[0], each.tokens - middle[1]] for each in places])
+    size, tokens = (np.repeat(column[:, None], len(CENTRES), axis=1)[seen] for column in at.T)
+    done, fallen = (np.stack([getattr(p.schedule, part) for p in places])[seen] for part in ("done", "fallen"))
     lowest = float(np.exp(target.min()))
+    usual = np.array([np.log(lowest / 2), USUAL, np.log(lowest / 2), USUAL, -3.0, 0.0])
 
     def misses(p: Array, asymptote: float) -> Array:
-        held = [
-            p[2] - np.log(0.3),
-            (p[4] + 3) / 2,
-            p[5] / 0.5,
-            *([p[1] / 0.01, p[3] / 0.01] if one_size else [p[3] / 0.2]),
-        ]
-        return np.concatenate([(target - _curve(p, asymptote, away, done, fallen)) * weight, held])
+        return np.concatenate(
+            [(target - _curve(p, asymptote, size, tokens, done, fallen)) * weight, HELD @ (p - usual)]
+        )
 
-    asymptotes = np.linspace(0, REACH * lowest, tried)
-    begin = np.array([np.log(lowest), -0.2, np.log(0.3), 0.0, -3.0, 0.1])
+    def moves(p: Array, asymptote: float) -> Array:
+        return np.concatenate([-_slopes(p, asymptote, size, tokens, done, fallen) * weight[:, None], HELD])
+
+    asymptotes = np.linspace(0, REACH * lowest, ASYMPTOTES)
+    begin = usual + np.array([0, 0, 0, 0, 0, 0.1])
     # from afar the outliers are not known yet
-    begin = least_squares(misses, begin, args=(asymptotes[0],), x_scale="jac", ftol=1e-3, max_nfev=60).x
+    begin = least_squares(misses, begin, moves, args=(asymptotes[0],), x_scale="jac", ftol=1e-3, max_nfev=60).x
     parameters, costs = [], []
     for asymptote in asymptotes:  # each begins where the one before ended
-        found = least_squares(misses, begin, args=(asymptote,), loss="soft_l1", x_scale="jac", ftol=1e-5, max_nfev=60)
+        found = least_squares(
+            misses, begin, moves, args=(asymptote,), loss="soft_l1", x_scale="jac", ftol=1e-5, max_nfev=60
+        )
         begin = found.x
         parameters.append(found.x)
         costs.append(2 * float(found.cost))
@@ -105,8 +122,36 @@ def fit(sizes: Sequence[float], lines: Sequence[Binned], schedules: Sequence[Sch
     return Law(asymptotes, np.array(parameters), counts / counts.sum(), middle)
 
 
-def _curve(p: Array, asymptote: float, size: Array, done: Array, fallen: Array) -> Array:
-    level, by_size, power, power_by_size, first, annealing = p
-    falls = np.exp(np.clip(power, -4, 1.5)) + power_by_size * size
-    shape = (done + np.exp(first)) ** -falls - annealing * fallen
-    return np.asarray(np.log(asymptote + np.exp(level + by_size * size) * np.maximum(shape, 0.01)))
+def _curve(p: Array, asymptote: float, size: Array, tokens: Array, done: Array, fallen: Array) -> Array:
+    model, data, shape, _ = _parts(p, size, tokens, done, fallen)
+    return np.asarray(np.log(asymptote + model + data * shape))
+
+
+def _parts(p: Array, size: Array, tokens: Array, done: Array, fallen: Array) -> tuple[Array, Array, Array, Array]:
+    """What the model is too small for; what the tokens do not teach, and in which shape; what of it is done."""
+    small, by_size, little, power, first, annealing = p
+    falls, shrinks = np.exp(np.clip(power, *POWERS)), np.exp(np.clip(by_size, *POWERS))
+    so_far = done + np.exp(first)
+    shape = np.maximum(so_far**-falls - annealing * fallen, LEAST)
+    return np.exp(small - shrinks * size), np.exp(little - falls * tokens), shape, so_far
+
+
+def _slopes(p: Array, asymptote: float, size: Array, tokens: Array, done: Array, fallen: Array) -> Array:
+    """(bins, 6): the derivatives of the curve by the parameters."""
+    _, by_size, _, power, first, _ = p
+    model, data, shape, so_far = _parts(p, size, tokens, done, fallen)
+    falls, shrinks = np.exp(power), np.exp(by_size)
+    free = shape > LEAST
+    by = [
+        model,
+        -model * size * shrinks * _within(by_size),
+        data * shape,
+        -data * (tokens * shape + free * np.log(so_far) * so_far**-falls) * falls * _within(power),
+        -data * free * falls * so_far ** (-falls - 1) * np.exp(first),
+        -data * free * fallen,
+    ]
+    return np.stack(by, axis=1) / (asymptote + model + data * shape)[:, None]
+
+
+def _within(power: float) -> bool:
+    return POWERS[0] < power < POWERS[1]

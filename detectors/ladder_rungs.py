@@ -16,6 +16,8 @@ GRID: Array = np.linspace(START, 1, BINS + 1)
 CENTRES: Array = (GRID[1:] + GRID[:-1]) / 2
 ENDED = 0.985  # a rung that came this far has run its schedule
 MAD = 1.4826 / np.sqrt(2)  # noise of one sample over the median of its moves
+Z90 = 1.6449
+BEND = np.sqrt(1.5)  # noise of a sample less the mean of its neighbours, over its own
 
 # what another setting than that of the large run touches
 TOUCHES: Mapping[str, frozenset[str]] = {
@@ -38,13 +40,14 @@ class Line:
 class Rung:
     """A smaller run: active parameters, its lines by metric, its learning rate by share (in parts of the peak).
 
-    `settings` name what it ran with (backend, batch, mix).
+    `settings` name what it ran with (backend, batch, mix); `tokens` are those of its whole schedule, where they are known.
     """
 
     name: str
     parameters: float
     lines: Mapping[str, Line]
     settings: Mapping[str, str] = field(default_factory=dict)
+    tokens: float | None = None
 
     @property
     def size(self) -> float:
@@ -94,7 +97,10 @@ class Binned:
 
 
 def binned(at: Array, value: Array) -> Binned:
-    """Of finite values; the mean is that of the middle nine tenths of a bin."""
+    """Of finite values; the mean is that of the middle nine tenths of a bin.
+
+    The noise is by the 90 % quantile, as the bands are, of what a sample lies off its two neighbours: a slope is none.
+    """
     good = np.isfinite(value) & (at >= START) & (at <= 1)
     at, value = at[good], value[good]
     place = np.minimum(np.searchsorted(GRID, at, side="right") - 1, BINS - 1)
@@ -103,7 +109,8 @@ def binned(at: Array, value: Array) -> Binned:
         inside = np.sort(value[place == each])
         cut = len(inside) // 20
         mean[each], count[each] = inside[cut : len(inside) - cut].mean(), len(inside)
-    noise = float(MAD * np.median(np.abs(np.diff(value)))) if len(value) > 1 else 0.0
+    off = np.abs(value[1:-1] - (value[:-2] + value[2:]) / 2)
+    noise = float(np.quantile(off, 0.9)) / BEND / Z90 if len(off) else 0.0
     return Binned(mean, count, noise)
 
 

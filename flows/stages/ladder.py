@@ -44,7 +44,14 @@ def read_rung(store: Store, run: str, section: RungSection, ladder: LadderSectio
         if row["role"] in ROLES and (not row["group_name"] or row["role"] == "param_norm"):
             found = store.history(run, row["name"]).drop_nulls("value")
             lines[row["name"]] = Line(row["role"], found["step"].to_numpy() * share, found["value"].to_numpy())
-    return Rung(section.name, section.active_parameters, lines, section.settings)
+    return Rung(section.name, section.active_parameters, lines, section.settings, _tokens(section, ladder))
+
+
+def _tokens(size: SizeSection, ladder: LadderSection) -> float | None:
+    """Those of the whole schedule; on an axis of tokens per parameter they go with the parameters for all runs."""
+    if ladder.align != "schedule" or size.tokens_per_step is None or size.steps is None:
+        return None
+    return size.tokens_per_step * size.steps
 
 
 def fit(
@@ -58,7 +65,7 @@ def fit(
         at: Array = np.linspace(0, 1, 201)
         rate = Line("learning_rate", at, planned.at(at / share) / planned.peak)
     try:
-        body = ladder_fit.fit(rungs, large.active_parameters, large.settings, rate)
+        body = ladder_fit.fit(rungs, large.active_parameters, large.settings, rate, _tokens(large, ladder))
     except ValueError as error:
         raise BadConfig(f"run {name}: nothing can be expected from this ladder: {error}.") from None
     tokens = large.tokens_per_step / share if large.tokens_per_step is not None else None
