@@ -1,7 +1,5 @@
 """`watchkeeper check` as people and scripts call it: documents, exit statuses, one clear line for bad input."""
 
-import contextlib
-import io
 import json
 import subprocess
 import sys
@@ -10,27 +8,9 @@ from importlib.resources import files
 import jsonschema
 import numpy as np
 import pytest
-
-from flows.cli import main
+from shell import watchkeeper
 
 SCHEMA = json.loads(files("flows.verbs").joinpath("check.schema.json").read_text())
-
-
-def watchkeeper(*arguments, cwd=None):
-    """What a shell would see of the command, without a process for each."""
-    out, err, status = io.StringIO(), io.StringIO(), 0
-    with (
-        contextlib.chdir(cwd or "."),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.MonkeyPatch.context() as patched,
-    ):
-        patched.setattr(sys, "argv", ["watchkeeper", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as ended:
-            status = ended.code or 0
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 def write_log(path, size=400, spoil=None):

@@ -1,14 +1,13 @@
 """The ladder from the configuration to incidents: on record before what it judges, never overwritten, the same in slices."""
 
 import json
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from shell import watchkeeper
 
 from flows.config import load_config
 from flows.errors import BadConfig
@@ -62,21 +61,10 @@ def folder(tmp_path_factory):
         f'[[run]]\nname = "big"\nsource = "big.jsonl"\n[run.ladder]\nactive_parameters = 3e6\nsteps = {STEPS}\n'
         f"tokens_per_step = 64\n{rungs}"
     )
-    done = command(at, "ladder", "fit", "--out", "big.json")
+    done = watchkeeper("ladder", "fit", "--out", "big.json", cwd=at)
     assert done.returncode == 0, done.stderr
     assert "big: 1 metrics expected, version 1" in done.stdout
     return at
-
-
-def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def judged(body: dict, cuts: list[int]):
@@ -105,7 +93,7 @@ def test_a_drift_is_an_incident_that_says_what_it_is_worth_whatever_the_cadence(
 
 
 def test_check_takes_the_file_and_watch_what_is_on_record(folder):
-    done = command(folder, "check", "big.jsonl", "--ladder", "big.json", "--json")
+    done = watchkeeper("check", "big.jsonl", "--ladder", "big.json", "--json", cwd=folder)
     (run,) = json.loads(done.stdout)["runs"]
     assert "departure" in {f["detector"] for i in run["incidents"] for f in i["findings"]}
     one_pass(load_config(folder / "watchkeeper.toml"), clock=lambda: 1e9)
@@ -113,9 +101,9 @@ def test_check_takes_the_file_and_watch_what_is_on_record(folder):
     assert "departure" in {f["detector"] for f in store.findings("big")}
     (prediction,) = ladder.predictions(store, "big")
     assert prediction.inside is False  # it drifted away
-    shown = command(folder, "ladder", "show")
+    shown = watchkeeper("ladder", "show", cwd=folder)
     assert "ladder 1 of" in shown.stdout and "OUTSIDE" in shown.stdout
-    assert command(folder, "check", "big.jsonl", "--ladder", "big.jsonl").returncode == 2
+    assert watchkeeper("check", "big.jsonl", "--ladder", "big.jsonl", cwd=folder).returncode == 2
 
 
 def test_a_later_version_judges_only_later_steps_and_the_first_stays():
@@ -150,14 +138,14 @@ def test_a_prediction_of_ones_own_stands_beside_its_result(folder, tmp_path):
     store = open_store(str(tmp_path / "s.duckdb"), clock=lambda: 1e9)
     store.register_run(Description("r", "made", "test", "step"))
     own = ["ladder", "predict", "train/loss", "--run", "r", "--step", "90", "--store", str(tmp_path / "s.duckdb")]
-    done = command(tmp_path, *own, "--value", "2", "--low", "1", "--high", "9", "--note", "a guess")
+    done = watchkeeper(*own, "--value", "2", "--low", "1", "--high", "9", "--note", "a guess", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert ladder.predictions(store, "r")[0].result is None
     placed = assign(rows(1e5, steps=100), tracker := Tracker(), final=True)
     store.append("r", placed, tracker.attempts, "c", tracker.dump(), {}, role_of)
     (found,) = ladder.predictions(store, "r")
     assert (found.inside, found.note, found.step) == (True, "a guess", 90)
-    assert command(tmp_path, *own, "--value", "2", "--low", "3", "--high", "9").returncode == 2
+    assert watchkeeper(*own, "--value", "2", "--low", "3", "--high", "9", cwd=tmp_path).returncode == 2
 
 
 def test_tokens_per_parameter_and_what_is_missing():
@@ -175,7 +163,7 @@ def test_one_run_twice_is_refused(folder):
     path = folder / "watchkeeper.toml"
     twice = folder / "twice.toml"
     twice.write_text(path.read_text().replace('source = "b.jsonl"', 'source = "a.jsonl"'))
-    done = command(folder, "ladder", "fit", "--config", str(twice))
+    done = watchkeeper("ladder", "fit", "--config", str(twice), cwd=folder)
     assert done.returncode == 2
     assert "rungs a and b begin with the same losses" in done.stderr
     assert load_config(twice).ladder.rung[1].source == str(folder / "a.jsonl")
