@@ -38,6 +38,7 @@ test-faults: $(READY)
 
 bench: $(READY)
 	$(QUIET) $(BIN)/python tests/bench/speed.py
+	$(QUIET) $(BIN)/python tests/bench/record_size.py
 
 # 20 minutes a system at the most; ARGS="--system watchkeeper" for one row
 bench-detection: $(READY)

@@ -69,6 +69,12 @@ def window(incident: IncidentDoc, curve: Curve, last_step: float | None = None) 
     return first, max(last, first + cadence)
 
 
+def onset_of(incident: IncidentDoc, name: str) -> float:
+    """Where this metric began to move; the incident's own onset where no finding is about it."""
+    found = [f["onset_step"] for f in incident.get("findings", []) if f["metric"] == name]
+    return min(found, default=incident["onset_step"])
+
+
 def thin(step: Floats, value: Floats, first: float, last: float, buckets: int) -> Ints:
     """Indices of the samples to draw: of each of `buckets` equal parts of the axis the first, lowest, highest and last.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flows.messages.document import IncidentDoc
 from flows.messages.plain import number, plain
-from flows.record.curves import Band, Curve, band_before, standing, thin
+from flows.record.curves import Band, Curve, band_before, onset_of, standing, thin
 from flows.record.markers import ALARM, BAND, DASH, INK, LINE, MUTED, PAPER, TONE, Marker, onset_interval
 from flows.records import Attempt
 
@@ -91,8 +91,7 @@ def _rules(base: Any) -> Any:
 def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> dict[str, Any]:
     """One metric: its range before, abandoned attempts dashed, the run as it stands, the marks, what is no number."""
     stands = standing(curve, frame.attempts)
-    found = [f["onset_step"] for f in frame.incident.get("findings", []) if f["metric"] == curve.name]
-    onset = min(found, default=frame.incident["onset_step"])
+    onset = onset_of(frame.incident, curve.name)
     band = band_before(curve.step[stands], curve.value[stands], onset, frame.span[1])
     current, odd = points(curve, stands, frame.span, frame.width)
     old, _ = points(curve, ~stands, frame.span, frame.width)

@@ -93,22 +93,24 @@ def _tokens_per_step(metrics: pl.DataFrame) -> float | None:
     return None
 
 
-def curves_of(store: Store, run: str, incident: IncidentDoc) -> list[Curve]:
+def curves_of(store: Store, run: str, incident: IncidentDoc, metrics: pl.DataFrame) -> list[Curve]:
     """The samples to draw, every attempt: the metrics of the findings, by onset, the one the title speaks of first.
 
-    Without findings none. Reads only as far back as a chart can show.
+    `metrics` are those of the run (`store.metrics`). Without findings none. Reads only as far back as a chart can show.
     """
     names = _names(incident)[:MOST_CURVES]
     if not names:
         return []
-    metrics = {row["name"]: row for row in store.metrics(run).iter_rows(named=True)}
-    lead = metrics.get(names[0])
+    known = {row["name"]: row for row in metrics.filter(pl.col("name").is_in(names)).iter_rows(named=True)}
+    lead = known.get(names[0])
     onset, end = incident["onset_step"], incident.get("resolved_step") or incident["detected_step"]
     cadence = (lead["last_step"] - lead["first_step"]) / max(lead["samples"] - 1, 1) if lead else 1.0
     reach = max(6 * max(end - onset, 0.0), 800 * cadence)
+    # to a power of two: what is shown of an incident that is over stays the same while the run, and its cadence, go on
+    reach = 2.0 ** math.ceil(math.log2(reach)) if reach > 0 else 0.0
     rows = store.samples(run, names, onset - reach, end + reach)
     parts = {name: rows.filter(rows["name"] == name) for name in names}
-    return [_curve(name, part, metrics[name]["unit"]) for name, part in parts.items() if len(part)]
+    return [_curve(name, part, known[name]["unit"]) for name, part in parts.items() if len(part)]
 
 
 def _curve(name: str, part: pl.DataFrame, unit: str) -> Curve:

@@ -31,7 +31,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class Gathered:
-    """One run: `page` may leave the house; `told` are the incidents with a page, as they stand in the store, by id."""
+    """One run: `page` may leave the house; `told` are the incidents with a page, as they stand in the store, by id.
+
+    `batch` is the newest append of the run, `replaced` counts the values that were written anew.
+    """
 
     run: str
     veil: Veil
@@ -40,6 +43,7 @@ class Gathered:
     events: list[Event]
     attempts: list[Attempt]
     batch: int
+    replaced: int
     counts: Mapping[str, int]
 
 
@@ -79,7 +83,7 @@ def gather(store: Store, run: str, terms: Terms) -> Gathered:
         "operations": sum(len(i.get("operations", [])) for i in shown),
         "coverage": len(coverage),
     }
-    return Gathered(run, veil, page, told, seen_events, seen_attempts, facts.batch, counts)
+    return Gathered(run, veil, page, told, seen_events, seen_attempts, facts.batch, facts.replaced, counts)
 
 
 def _may(veil: Veil, incident: IncidentDoc) -> bool:

@@ -69,10 +69,10 @@ def drawings(store: Store, document: RunDoc, most: int) -> dict[str, tuple["Pict
     from flows.record.pictures import draw
 
     run = document["run"]
-    events, attempts = store.events(run), store.attempts(run)
+    events, attempts, metrics = store.events(run), store.attempts(run), store.metrics(run)
     out: dict[str, tuple[Picture, dict[str, Any]]] = {}
     for incident in charted(document, most):
-        curves = curves_of(store, run, incident)
+        curves = curves_of(store, run, incident, metrics)
         if curves:
             drawn = draw(incident, curves, events, attempts)
             out[incident["id"]] = (drawn, incident_chart(incident, curves, events, attempts))
@@ -92,7 +92,7 @@ def chart_of(store: Store) -> Callable[[Mapping[str, Any]], bytes | None]:
 
         run = row["run"]
         incident = next((i for i in incidents_of(store, run) if i["id"] == row["incident_id"]), None)
-        curves = curves_of(store, run, incident) if incident else []
+        curves = curves_of(store, run, incident, store.metrics(run)) if incident else []
         if incident is None or not curves:
             return None
         return png(incident_chart(incident, curves, store.events(run), store.attempts(run)))

@@ -1,75 +1,42 @@
-"""The operating record as a folder of static files: pages, JSON, samples. What has not changed is neither drawn nor written.
+"""The operating record: pages, JSON and samples of every run that may be published, in a folder of static files."""
 
-What each file was made from stands as a digest in `.record.json` of the folder; a file that is no longer wanted (its run
-may not be published any more) is removed, and nothing that the record did not write is touched.
-"""
-
-import hashlib
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from functools import cache
-from importlib import resources
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flows.errors import BadConfig
-from flows.incidents.incident import plain
+import polars as pl
+
+from flows.messages.document import IncidentDoc
+from flows.record.charts import MOST_PANELS
+from flows.record.curves import Curve, band_before, onset_of, standing, window
+from flows.record.markers import markers
+from flows.record.verdict import ranked
 from flows.record.views import RunPage, home, incident_page, run_page
 from flows.stages.document import curves_of
+from flows.stages.folder import SCHEMA, Folder, Written, as_json, digest
 from flows.stages.gather import Gathered, Terms, gather
-from flows.stages.publish import write_whole
 from flows.store import Store
 
-if TYPE_CHECKING:
-    from flows.record.curves import Curve
-
-SCHEMA = "watchkeeper.record/1"
-MANIFEST = ".record.json"
-MOST_PICTURES = 200  # of a run: the others have their words and numbers
-
-
-@dataclass
-class Written:
-    """Files by what became of them, as paths inside the folder."""
-
-    written: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
+MOST_PICTURES = 200  # of a run, the open and grave ones first: the others have their words and numbers
 
 
 def write_record(store: Store, out: Path, terms: Terms) -> Written:
     """Bring the record in `out` up to date. Raises BadConfig for a folder of something else, OSError."""
-    before = _manifest(out)
-    done = Written()
-    made: dict[str, str] = {}
-
-    def put(path: str, source: Any, render: Callable[[], bytes]) -> None:
-        """Write a file, unless it is there and was made from the same."""
-        made[path] = _digest(source)
-        if before.get(path) == made[path] and (out / path).is_file():
-            done.kept.append(path)
-            return
-        (out / path).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out / path, render())
-        done.written.append(path)
-
+    folder = Folder(out)
     pages: list[RunPage] = []
     for each in published(store, terms):
-        _put_run(store, each, terms, put)
+        _put_run(store, each, terms, folder)
         pages.append(each.page)
     whole = {"schema": SCHEMA, "title": terms.title, "runs": [_summary(page) for page in pages]}
-    put("record.json", whole, lambda: _json(whole))
-    put("index.html", [terms.title, [_source(page) for page in pages]], lambda: home(terms.title, pages).encode())
-    for path in sorted(before.keys() - made.keys()):
-        if (out / path).resolve().is_relative_to(out.resolve()):
-            (out / path).unlink(missing_ok=True)
-            done.removed.append(path)
-    for folder in {(out / path).parent for path in done.removed} - {out}:
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-    write_whole(out / MANIFEST, _json({"schema": SCHEMA, "files": made}))
-    return done
+    folder.put("record.json", whole, lambda: as_json(whole))
+    folder.put(
+        "index.html", [terms.title, [_source(page) for page in pages]], lambda: home(terms.title, pages).encode()
+    )
+    return folder.finish()
 
 
 def published(store: Store, terms: Terms) -> Iterator[Gathered]:
@@ -79,66 +46,99 @@ def published(store: Store, terms: Terms) -> Iterator[Gathered]:
             yield gather(store, run, terms)
 
 
-def _put_run(store: Store, each: Gathered, terms: Terms, put: Callable[[str, Any, Callable[[], bytes]], None]) -> None:
-    page, folder = each.page, each.page["folder"]
-    by_onset = sorted(each.told, key=lambda i: (each.told[i]["onset_step"], i))
-    public = {i["id"]: i for i in page["run"]["incidents"]}
+def _put_run(store: Store, each: Gathered, terms: Terms, folder: Folder) -> None:
+    page, place = each.page, each.page["folder"]
+    _put_incidents(store, each, terms, folder)
+    folder.now.runs[place] = [each.batch, each.replaced]
+    folder.put(f"{place}/index.html", [terms.title, _source(page)], lambda: run_page(terms.title, page).encode())
+    whole = {"schema": SCHEMA, **_source(page)}
+    folder.put(f"{place}/run.json", whole, lambda: as_json(whole))
+    if terms.samples:
+        names = sorted(m["name"] for m in page["run"]["metrics"])
+        source = [each.batch, page["run"]["samples"], names]
+        folder.put(f"{place}/{page['samples']}", source, lambda: _samples(store, each, names))
+
+
+def _put_incidents(store: Store, each: Gathered, terms: Terms, folder: Folder) -> None:
+    page, metrics, fresh = each.page, store.metrics(each.run), _fresh(store, each, folder)
+    public = {i["id"]: i for i in page["run"]["incidents"] if i["id"] in each.told}
+    by_onset = sorted(public, key=lambda i: (public[i]["onset_step"], i))
+    drawn = {i["id"] for i in ranked(list(public.values()))[:MOST_PICTURES]}
+    files = ["", *(page["pages"][identity] for identity in by_onset), ""]
     for at, identity in enumerate(by_onset):
-        curves = [c for c in curves_of(store, each.run, each.told[identity]) if each.veil.metric(c.name)]
-        around = (by_onset[at - 1 : at] if at else []), by_onset[at + 1 : at + 2]
-        beside = tuple(page["pages"][ids[0]] if ids else "" for ids in around)
-        source = [
-            terms.title,
-            page["run"]["run"],
-            public[identity],
-            beside,
-            at < MOST_PICTURES,
-            *_drawn_from(each, curves),
-        ]
+        incident, beside = public[identity], (files[at], files[at + 2])
+        path = f"{page['folder']}/{files[at + 1]}"
+        known = folder.until(path)
+        told = [terms.title, page["run"]["run"], incident, beside, identity in drawn, _units(incident, metrics)]
+        # samples are read again only where something that the page shows was stored since
+        if known < fresh and folder.keep(path, _words(told, each, known)):
+            continue
+        every = curves_of(store, each.run, each.told[identity], metrics) if identity in drawn else []
+        curves = [curve for curve in every if each.veil.metric(curve.name)]
 
         def render(
-            identity: str = identity, curves: "list[Curve]" = curves, beside: Any = beside, at: int = at
+            incident: IncidentDoc = incident, curves: list[Curve] = curves, beside: tuple[str, str] = beside
         ) -> bytes:
             from flows.record.pictures import draw
 
-            picture = (
-                draw(public[identity], curves, each.events, each.attempts) if curves and at < MOST_PICTURES else None
-            )
-            return incident_page(terms.title, page["run"], public[identity], picture, beside).encode()
+            picture = draw(incident, curves, each.events, each.attempts) if curves else None
+            return incident_page(terms.title, page["run"], incident, picture, beside).encode()
 
-        put(f"{folder}/{page['pages'][identity]}", source, render)
-    put(f"{folder}/index.html", [terms.title, _source(page)], lambda: run_page(terms.title, page).encode())
-    whole = {"schema": SCHEMA, **_source(page)}
-    put(f"{folder}/run.json", whole, lambda: _json(whole))
-    if terms.samples:
-        names = sorted(m["name"] for m in page["run"]["metrics"])
-        put(
-            f"{folder}/{page['samples']}",
-            [each.batch, page["run"]["samples"], names],
-            lambda: _samples(store, each, names),
-        )
+        folder.put(path, [told, _seen(each, incident, curves)], render)
+        until = _until(incident, curves)
+        folder.settle(path, _words(told, each, until), until)
 
 
-def _drawn_from(each: Gathered, curves: "list[Curve]") -> list[Any]:
-    """What a picture shows beside its incident: samples, and the events and attempts among them."""
+def _fresh(store: Store, each: Gathered, folder: Folder) -> float:
+    """The lowest step stored since the record was last written: infinite for none, -infinite where it may be any."""
+    before = folder.before.runs.get(each.page["folder"])
+    if before is None or before[1] != each.replaced:
+        return -math.inf
+    first = store.first_since(each.run, before[0])
+    return math.inf if first is None else first
+
+
+def _until(incident: IncidentDoc, curves: Sequence[Curve]) -> float:
+    """The last step that is shown, where that stays so: the incident is over, and the run went on beyond it."""
+    if incident.get("resolved_step") is None or not curves:
+        return math.inf
+    last = window(incident, curves[0])[1]
+    return last if last < curves[0].step.max() else math.inf
+
+
+def _words(told: Sequence[Any], each: Gathered, until: float) -> str:
+    """A digest of all that a page is made from but the samples."""
+    events = [asdict(event) for event in each.events if event.step <= until]
+    starts = [[a.attempt, a.first_step, a.parent] for a in each.attempts if a.first_step <= until]
+    return digest([told, events, starts])
+
+
+def _units(incident: IncidentDoc, metrics: pl.DataFrame) -> list[tuple[str, str]]:
+    names = {finding["metric"] for finding in incident.get("findings", [])}
+    return list(metrics.filter(pl.col("name").is_in(names)).select("name", "unit").iter_rows())
+
+
+def _seen(each: Gathered, incident: IncidentDoc, curves: Sequence[Curve]) -> list[Any]:
+    """What a picture shows beside its incident, and nothing else: what comes later in the run changes no old page."""
     if not curves:
         return []
-    first, last = min(float(c.step.min()) for c in curves), max(float(c.step.max()) for c in curves)
-    numbers = {int(n) for c in curves for n in set(c.attempt.tolist())}
-    return [
-        [[c.name, c.unit, _of(c.step), _of(c.value), _of(c.attempt)] for c in curves],
-        [asdict(e) for e in each.events if first <= e.step <= last],
-        [asdict(a) for a in each.attempts if a.attempt in numbers or first <= a.first_step <= last],
-    ]
+    first, last = span = window(incident, curves[0])
+    seen: list[Any] = [span, [asdict(mark) for mark in markers(incident, each.events, each.attempts, span)]]
+    for curve in curves[:MOST_PANELS]:
+        stands = standing(curve, each.attempts)
+        band = band_before(curve.step[stands], curve.value[stands], onset_of(incident, curve.name), last)
+        inside = (curve.step >= first) & (curve.step <= last)
+        drawn = [_of(column[inside]) for column in (curve.step, curve.value, curve.attempt, stands)]
+        ranges = None if band is None else [_of(edge) for edge in (band.step, band.low, band.high)]
+        seen.append([curve.name, curve.unit, drawn, ranges])
+    return seen
 
 
 def _of(values: Any) -> str:
-    return hashlib.sha256(values.tobytes()).hexdigest()
+    return sha256(values.tobytes()).hexdigest()
 
 
 def _samples(store: Store, each: Gathered, names: list[str]) -> bytes:
-    import io
-
     rows = store.as_logged(each.run)
     rows = rows.filter(rows["name"].is_in(names))
     file = io.BytesIO()
@@ -163,66 +163,3 @@ def _summary(page: RunPage) -> dict[str, Any]:
         "open": [{"id": i["id"], "severity": i["severity"], "title": i["title"]} for i in going],
         "checks": {state: states.count(state) for state in sorted(set(states))},
     }  # fmt: skip
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(plain(value), ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode("utf-8", "replace")
-
-
-def _digest(source: Any) -> str:
-    return hashlib.sha256(_renderers().encode() + json.dumps(plain(source), sort_keys=True).encode()).hexdigest()[:24]
-
-
-@cache
-def _renderers() -> str:
-    """A digest of the code that renders: a new version draws everything anew."""
-    total = hashlib.sha256()
-    for package in ("flows.record", "flows.messages"):
-        for file in sorted(resources.files(package).iterdir(), key=lambda f: f.name):
-            if file.name.endswith(".py"):
-                total.update(file.read_bytes())
-    return total.hexdigest()
-
-
-def _manifest(out: Path) -> dict[str, str]:
-    """What the folder holds of an earlier record. Raises BadConfig for a folder with other things in it."""
-    file = out / MANIFEST
-    if not out.exists() or (out.is_dir() and not file.exists() and not any(out.iterdir())):
-        out.mkdir(parents=True, exist_ok=True)
-        return {}
-    if not file.is_file():
-        raise BadConfig(f"--out {out}: this folder holds something else; give an empty or a new one.")
-    try:
-        return {str(path): str(made) for path, made in json.loads(file.read_text(encoding="utf-8"))["files"].items()}
-    except (ValueError, KeyError, AttributeError, OSError):
-        raise BadConfig(f"{file}: cannot be read; give another folder, or remove this one.") from None
-
-
-def preview(store: Store, terms: Terms) -> list[str]:
-    """What would leave the house, and what stays: names in full, all else counted. Nothing is drawn or written."""
-    lines: list[str] = []
-    for each in published(store, terms):
-        page, run = each.page, each.page["run"]
-        lines.append(f"run {run['run']}" + (f" (here: {each.run})" if run["run"] != each.run else ""))
-        steps = f"steps {run['first_step']:,.15g} to {run['last_step']:,.15g}"
-        lines.append(f"  leaves  {steps}, format {run['format']}, step key {run['step_key']}")
-        lines.append(f"  leaves  {len(run['metrics'])} metrics: {', '.join(m['name'] for m in run['metrics'])}")
-        lines.append(f"  leaves  {len(run['incidents'])} incidents with their findings, hypotheses and suggestions")
-        lines += [f"          {i['severity']} {i['title']}" for i in run["incidents"] if i["id"] in page["pages"]]
-        counted = {
-            "rows of coverage": each.counts["coverage"],
-            "events": each.counts["events"],
-            "operations": each.counts["operations"],
-        }
-        lines.append(
-            "  leaves  "
-            + ", ".join(f"{count} {what}" for what, count in counted.items())
-            + f", {len(each.attempts)} attempts"
-        )
-        lines += [f"  leaves  the samples of these metrics: {page['samples']}"] if page["samples"] else []
-        lines += [f"  leaves  a link, {label}: {url}" for label, url in page["links"]]
-        stays = [f"{count} {what}" for what, count in sorted(each.veil.withheld.items())]
-        lines.append(
-            f"  stays   {', '.join([*stays, 'the configuration, messages and their channels, leases, cursors'])}"
-        )
-    return lines or ["nothing: no run of the store may be published"]

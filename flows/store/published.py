@@ -9,16 +9,20 @@ import polars as pl
 
 from flows.store import runs
 from flows.store.connection import statement
-from flows.store.frames import execute, one, rows, select
+from flows.store.frames import execute, number, one, rows, select
 
 
 @dataclass(frozen=True)
 class Facts:
-    """`reached` is the last step of each attempt, `started` its earliest time, `batch` the newest append with rows."""
+    """`reached` is the last step of each attempt, `started` its earliest time, `batch` the newest append with rows.
+
+    `replaced` counts what was passed over or replaced of the samples as they were stored.
+    """
 
     reached: dict[int, float]
     started: dict[int, datetime | None]
     batch: int
+    replaced: int
     fresh_at: datetime | None
     expectations: list[dict[str, Any]]
 
@@ -39,7 +43,17 @@ def facts(connection: duckdb.DuckDBPyConnection, run: str) -> Facts:
         [run],
     )
     batch, fresh = newest if newest is not None else (None, None)
-    return Facts(dict(ends), dict(began), int(batch or 0), fresh, expected)
+    replaced = number(
+        connection, "SELECT coalesce(sum(count), 0) FROM coverage WHERE run = ? AND check_name = 'samples'", [run]
+    )
+    return Facts(dict(ends), dict(began), int(batch or 0), replaced, fresh, expected)
+
+
+def first_since(connection: duckdb.DuckDBPyConnection, run: str, batch: int) -> float | None:
+    """The lowest step of any metric and attempt that was stored after an append; None where nothing was."""
+    sql = "SELECT min(step) FROM sample_rows WHERE run_id = ? AND batch > ?"
+    found = one(connection, sql, [runs.id_of(connection, run), batch])
+    return None if found is None else found[0]
 
 
 def as_logged(connection: duckdb.DuckDBPyConnection, run: str) -> pl.DataFrame:

@@ -94,6 +94,11 @@ class Reading(Opened):
         with self._database.reading() as connection:
             return published.facts(connection, run)
 
+    def first_since(self, run: str, batch: int) -> float | None:
+        """The lowest step of a run that was stored after an append; None where nothing was."""
+        with self._database.reading() as connection:
+            return published.first_since(connection, run, batch)
+
     def as_logged(self, run: str) -> pl.DataFrame:
         """step, logged_at, name, value of every attempt, in the order in which the run wrote them, as the judge saw them."""
         with self._database.reading() as connection:

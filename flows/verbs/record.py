@@ -31,7 +31,8 @@ def report(
 
     Example: watchkeeper report --out record
     """
-    from flows.stages.record import preview, write_record
+    from flows.stages.preview import preview
+    from flows.stages.record import write_record
     from flows.store import open_store
     from flows.wiring import terms_of
 

@@ -116,7 +116,9 @@ def _timed(store: Store, out: Path, what: str) -> float:
     begun, busy = time.perf_counter(), time.process_time()
     done = write_record(store, out, Terms())
     took = time.perf_counter() - begun
-    print(f"{what:24} {took:.1f} s ({time.process_time() - busy:.1f} s of processor), {len(done.written)} files written")
+    print(
+        f"{what:24} {took:.1f} s ({time.process_time() - busy:.1f} s of processor), {len(done.written)} files written"
+    )
     return took
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ NEEDS_CHROMIUM = pytest.mark.skipif(
     CHROMIUM is None and "WATCHKEEPER_TEST_ALL" not in os.environ,
     reason="no chromium here: apt-get install chromium (CI installs it)",
 )
+AXE = find_spec("axe_playwright_python")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-port=0",
@@ -88,3 +90,19 @@ def show(tab, file, width, dark=False):
     tab.events.clear()
     tab.ask("Page.navigate", url=file.as_uri())
     tab.wait_for("Page.loadEventFired")
+
+
+def complaints(tab):
+    """What the browser reported: errors on the console, exceptions of scripts."""
+    return [e for e in tab.events if e["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")]
+
+
+def audited(tab):
+    """What axe-core finds wrong with the page that is shown."""
+    if AXE is None:
+        pytest.skip("axe-core is not here: make setup installs it")
+    tab.ask("Page.setBypassCSP", enabled=True)
+    tab.value((Path(AXE.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8") + ";0")
+    run = "axe.run().then(found => found.violations.map(v => [v.id, v.impact, v.nodes.map(n => n.html.slice(0, 120))]))"
+    answer = tab.ask("Runtime.evaluate", expression=run, returnByValue=True, awaitPromise=True)
+    return answer["result"]["value"]

@@ -1,7 +1,7 @@
 """The page in a real Chromium, at phone and desk width: no error, no request, nothing wider than the screen."""
 
 import pytest
-from chromium import NEEDS_CHROMIUM, show
+from chromium import NEEDS_CHROMIUM, complaints, show
 
 from flows.record.page import page
 from flows.record.pictures import draw
@@ -30,7 +30,7 @@ def test_the_page_fits_the_screen_and_asks_for_nothing(tab, file, width):
     assert tab.value("document.documentElement.scrollWidth") <= width
     requests = [e["params"]["request"]["url"] for e in tab.events if e["method"] == "Network.requestWillBeSent"]
     assert requests == [file.as_uri()]
-    assert [e for e in tab.events if e["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")] == []
+    assert complaints(tab) == []
     assert tab.value("document.querySelector('h1').textContent") == "hero-moe"
 
 

@@ -12,8 +12,10 @@ import pytest
 from flows.errors import BadConfig
 from flows.record.veil import HIDDEN, Policy, Veil, links
 from flows.records import STORED_SCHEMA, Attempt, Description, Event, Operation, Role
+from flows.stages.folder import MANIFEST
 from flows.stages.gather import Terms
-from flows.stages.record import MANIFEST, preview, write_record
+from flows.stages.preview import preview
+from flows.stages.record import write_record
 from flows.store import open_store
 
 NOW = 1_700_000_000.0
@@ -244,8 +246,54 @@ def test_what_has_not_changed_is_neither_drawn_nor_written(store, tmp_path, monk
     assert {path: (out / path).stat().st_mtime_ns for path in first.written} == times
     store.operate(Operation("hero", "note", "ada", NOW, "later", "aaa", step=320.0))
     third = write_record(store, out, PRIVATE)
-    assert sorted(third.written) == ["hero/incident-aaa.html", "hero/index.html", "hero/run.json", "index.html"]
+    assert sorted(third.written) == ["hero/incident-aaa.html", "hero/index.html", "hero/run.json"]
     assert drawn == ["aaa"]
+
+
+def changed(store, out, terms=PRIVATE):
+    """Which files a rewriting of the record touches, and of which incidents samples were read for it."""
+    read, real = [], store.samples
+    store.samples = lambda *asked: read.append(asked[2:]) or real(*asked)
+    done = write_record(store, out, terms)
+    store.samples = real
+    return done.written, len(read)
+
+
+OF_THE_RUN = ["hero/hero.parquet", "hero/index.html", "hero/run.json", "index.html", "record.json"]
+LINE = [Attempt(1, 0.0, None, "start", 300.0), Attempt(2, 300.0, 1, "rewind")]
+
+
+def test_a_run_that_goes_on_touches_no_page_of_an_incident_that_is_over(store, tmp_path):
+    write_record(store, tmp_path / "out", PRIVATE)
+    store.append("hero", frame(("train/loss", 2, np.arange(500.0, 520.0), np.ones(20))), LINE, "", "", {}, role_of)
+    written, read = changed(store, tmp_path / "out")
+    assert sorted(written) == sorted([*OF_THE_RUN, "hero/incident-aaa.html"])  # which is open: its chart goes on
+    assert read == 1  # of two
+    assert changed(store, tmp_path / "out") == ([], 1)
+
+
+def test_a_value_that_was_replaced_or_came_late_is_drawn_anew_where_it_is_shown(store, tmp_path):
+    write_record(store, tmp_path / "out", PRIVATE)
+    # replaced behind what the page of the incident that is over shows; then among it; then one between two known steps
+    first, over = ["hero/incident-aaa.html"], ["hero/incident-bbb.html"]
+    for step, pages in ((480.0, first), (102.0, over), (101.5, over)):
+        store.append("hero", frame(("train/loss", 2 - (step < 300), [step], [9.0])), LINE, "", "", {}, role_of)
+        written, _ = changed(store, tmp_path / "out")
+        assert [path for path in written if "incident" in path] == pages
+
+
+def test_an_event_changes_only_the_charts_that_show_it(store, tmp_path):
+    write_record(store, tmp_path / "out", PRIVATE)
+    for step, pages in ((450.0, ["hero/incident-aaa.html"]), (120.0, ["hero/incident-bbb.html"])):
+        store.add_event("hero", Event("eval", step))
+        written, _ = changed(store, tmp_path / "out")
+        assert [path for path in written if "incident" in path] == pages
+
+
+def test_a_page_that_was_deleted_comes_back(store, tmp_path):
+    write_record(store, tmp_path / "out", PRIVATE)
+    (tmp_path / "out" / "hero" / "incident-bbb.html").unlink()
+    assert changed(store, tmp_path / "out")[0] == ["hero/incident-bbb.html"]
 
 
 def test_the_same_store_gives_the_same_bytes(store, tmp_path):

@@ -73,7 +73,7 @@ def test_a_run_is_read_as_check_writes_it(store):
 
 def test_the_curves_of_an_incident_hold_every_attempt(store):
     save(store, row("aa"))
-    [curve] = curves_of(store, "hero/moe v3", incidents_of(store, "hero/moe v3")[0])
+    [curve] = curves_of(store, "hero/moe v3", incidents_of(store, "hero/moe v3")[0], store.metrics("hero/moe v3"))
     assert curve.name == "train/loss" and curve.unit == "nats"
     assert (curve.attempt == 0).sum() == 600 and (curve.attempt == 1).sum() == 200
 
