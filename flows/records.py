@@ -78,6 +78,9 @@ class Role:
     group: str = ""  # layer or leaf for grouped metrics, "" for a whole-run metric
 
 
+ANEW = "anew"  # of an attempt: it went back to the first step of a run, so that nothing was restored
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One stretch of a run between restarts. Its steps before `valid_until` are part of the run as it stands."""
@@ -85,7 +88,7 @@ class Attempt:
     attempt: int
     first_step: float
     parent: int | None
-    reason: str  # start, rewind; of a segment what the configuration says
+    reason: str  # start, rewind, ANEW; of a segment what the configuration says
     valid_until: float | None = None
     source: str = ""  # of a logical run with several: which one
 

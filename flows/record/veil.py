@@ -13,14 +13,14 @@ from typing import Any, cast
 
 from flows.incidents.incident import OWN
 from flows.messages.document import FindingDoc, IncidentDoc, MetricDoc, OperationDoc
-from flows.records import Attempt, Event
+from flows.records import ANEW, Attempt, Event
 
 HIDDEN = "[private]"
 PEOPLE, NOTES, SOURCES = "people", "notes", "sources"
 KINDS = frozenset({
     "data_mix", "batch_size", "sequence_length", "lr_schedule", "lr_decay", "warmup", "deploy", "restart", "checkpoint", "eval",
 })  # fmt: skip
-REASONS = frozenset({"start", "rewind", "segment"})
+REASONS = frozenset({"start", "rewind", ANEW, "segment"})
 _INCIDENT = (
     "id", "severity", "status", "pattern", "confidence", "onset_step", "detected_step", "resolved_step", "severity_history",
 )  # fmt: skip

@@ -4,66 +4,35 @@ A source that goes back has begun a new attempt when most of its metrics (weight
 attempt at hand) go back and then advance through steps already seen. A lone old row, a step written twice, a block
 average stamped with its start, and a long file that starts over at each name are none. Rows that may begin an attempt
 are held until the next rows tell; so the result depends on the rows alone, not on how they were batched.
-The next segment of a logical run begins an attempt whether or not it goes back.
+The next segment of a logical run begins an attempt whether or not it goes back. A step that starts over with each epoch
+begins none (`epochs.py`): the rows of the next epoch are given the steps behind the last one.
 """
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, islice
-from typing import Any
 
 import polars as pl
 
-from flows.records import SAMPLE_SCHEMA, STORED_SCHEMA, Attempt, Begin
+from flows.records import ANEW, SAMPLE_SCHEMA, STORED_SCHEMA, Attempt, Begin
 from flows.sources.contract import SYSTEM
-from flows.stages.honesty import Facts
+from flows.stages.epochs import Axis, starts_over
+from flows.stages.tracker import Tracker
+
+__all__ = ["Tracker", "assign", "begin"]
 
 MOST_HELD = 200_000  # rows; a source that stays undecided for longer has not gone back
 ROWS_AT_HAND = 4096  # that are gone through one by one
 
 
-@dataclass
-class Tracker:
-    """Where a source stands: attempts so far, per metric [samples, highest step, last step] of the newest, rows held."""
-
-    attempts: list[Attempt] = field(default_factory=list)
-    metrics: dict[str, list[float]] = field(default_factory=dict)
-    held: list[tuple[Any, ...]] = field(default_factory=list)
-    facts: Facts = field(default_factory=Facts)  # of the rows that have their attempt
-
-    def dump(self) -> str:
-        """JSON text."""
-        return json.dumps(
-            {
-                "attempts": [vars(a) for a in self.attempts],
-                "metrics": self.metrics,
-                "held": self.held,
-                "facts": self.facts.dump(),
-            },
-            default=str,
-        )
-
-    @staticmethod
-    def load(text: str | None) -> "Tracker":
-        """The tracker that `dump` wrote; a fresh one for None."""
-        if text is None:
-            return Tracker()
-        raw = json.loads(text)
-        return Tracker(
-            [Attempt(**a) for a in raw["attempts"]],
-            raw["metrics"],
-            [tuple(row) for row in raw["held"]],
-            Facts.load(raw.get("facts", {})),
-        )
-
-
-def assign(rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> pl.DataFrame:
+def assign(rows: pl.DataFrame, tracker: Tracker, *, final: bool = False, epochs: bool = True) -> pl.DataFrame:
     """Gives SAMPLE_SCHEMA rows their attempt and whether they came late (STORED_SCHEMA); advances the tracker.
 
-    With `final` (nothing will follow) held rows are decided: they did not begin an attempt.
+    With `final` (nothing will follow) held rows are decided: what did not go back for sure began no attempt, what did began
+    no epoch. Without `epochs` the steps are taken as they stand: whoever chose them means them.
     """
+    rows = _onward(rows, tracker.axis.offset)
     if tracker.held:
         held = pl.DataFrame(tracker.held, schema={**SAMPLE_SCHEMA, "logged_at": pl.String()}, orient="row")
         rows = pl.concat([held.with_columns(pl.col("logged_at").str.to_datetime(time_unit="us", strict=False)), rows])
@@ -76,13 +45,19 @@ def assign(rows: pl.DataFrame, tracker: Tracker, *, final: bool = False) -> pl.D
             break
         late, verdict = _row_by_row(rows[back:], tracker)
         parts.append(_stored(rows[back : back + len(late)], tracker, late))
+        tracker.axis.follow(rows[back : back + len(late)].filter(~pl.Series(late, dtype=pl.Boolean)))
         rows = rows[back + len(late) :]
-        if verdict:
-            _begin(float(rows["step"][0]), tracker)
-        elif verdict is None and final:
+        if verdict is False:
+            continue
+        epoch = _is_epoch(rows, tracker) if verdict and epochs else False
+        if verdict and epoch:
+            rows = _next_epoch(rows, tracker)
+        elif verdict and (epoch is False or final):
+            rows = _restart(rows, tracker)
+        elif final:
             parts.append(_undecided(rows, tracker))
             break
-        elif verdict is None:
+        else:
             tracker.held = rows.with_columns(pl.col("logged_at").dt.to_string("iso:strict")).rows()
             break
     return pl.concat(parts) if parts else pl.DataFrame(schema=STORED_SCHEMA)
@@ -157,7 +132,43 @@ def _forward(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
     if not tracker.attempts and len(rows):
         tracker.attempts = [Attempt(0, float(rows["step"][0]), None, "start")]
     _count(rows, tracker)
+    tracker.axis.follow(rows)
     return _stored(rows, tracker, pl.Series([False]).new_from_index(0, len(rows)))
+
+
+def _onward(rows: pl.DataFrame, by: float) -> pl.DataFrame:
+    return rows.with_columns(pl.col("step") + by) if by else rows
+
+
+def _is_epoch(rows: pl.DataFrame, tracker: Tracker) -> bool | None:
+    """Whether `rows`, which begin something, begin an epoch; None while more rows must tell."""
+    if not tracker.is_first(rows["step"][0]) or tracker.reach()[0] <= tracker.attempts[-1].first_step:
+        return False
+    samples = {name: known[0] for name, known in tracker.metrics.items()}
+    for many in (ROWS_AT_HAND, MOST_HELD):
+        found = starts_over(rows.head(many), tracker.axis, samples)
+        if found is not None or len(rows) < many:
+            return found
+    return False
+
+
+def _next_epoch(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
+    """The rows, with the first of them one distance behind the last step of the attempt."""
+    by = sum(tracker.reach()) - float(rows["step"][0])
+    tracker.axis.offset += by
+    tracker.facts.joined += 1
+    return _onward(rows, by)
+
+
+def _restart(rows: pl.DataFrame, tracker: Tracker) -> pl.DataFrame:
+    """The rows that begin an attempt: of a run that was started anew at the first step, else of one that goes on."""
+    axis, (_, stride), again = tracker.axis, tracker.reach(), tracker.is_first(rows["step"][0])
+    rows = _onward(rows, -axis.offset) if again else rows
+    _begin(float(rows["step"][0]), tracker)
+    tracker.axis = Axis(0.0 if again else axis.offset, axis.first)
+    if again and axis.first is not None and axis.first <= stride:
+        tracker.attempts[-1] = replace(tracker.attempts[-1], reason=ANEW)
+    return rows
 
 
 def _count(rows: pl.DataFrame, tracker: Tracker) -> None:
@@ -237,4 +248,4 @@ def _begin(step: float, tracker: Tracker, parent: int | None = None, what: Begin
     # what is no ancestor of the newest is no part of the run
     tracker.attempts = [replace(each, valid_until=ends.get(each.attempt, each.first_step)) for each in tracker.attempts]
     tracker.attempts.append(Attempt(newest.attempt + 1, step, parent, reason, source=source))
-    tracker.metrics = {}
+    tracker.metrics, tracker.axis = {}, Axis()

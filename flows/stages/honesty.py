@@ -44,7 +44,8 @@ class Facts:
     first: float | None = None  # step of the attempt
     again: bool = False  # the attempt began no later than the one before; its epoch is not known yet
     epoch: float | None = None  # the last one that was logged
-    epochs: int = 0  # how often the steps started over with a new one
+    epochs: int = 0  # how often the steps started over with a new one, and were taken for a run that went back
+    joined: int = 0  # the same, and the epoch was read behind the one before
     clock: list[float] = field(default_factory=list)  # how often it went back, by how many seconds at most, first step
     counts: dict[str, list[int]] = field(default_factory=dict)  # values, of one step again, behind a later step, zeros
     missing: list[list[Any]] = field(default_factory=list)  # [after, before, distance, metrics, names of the first]

@@ -43,13 +43,22 @@ def _metrics(count: int, names: Sequence[str]) -> str:
 
 
 def _epochs(facts: Facts, step_key: str) -> dict[str, int]:
-    if not facts.epochs:
-        return {}
-    times = f"{facts.epochs:,} time{'s' * (facts.epochs > 1)}"
-    return {
-        f"{plain(step_key, NAME_CHARS)} starts over with a new epoch ({times}), which is taken for a run that went back: log a "
-        "step that goes on, or name one with --step-key": facts.epochs
-    }
+    key, found = plain(step_key, NAME_CHARS), {}
+    if facts.joined:
+        found[
+            f"{key} starts over while the run goes on ({_times(facts.joined)}), as with a new epoch: one is read behind the "
+            "other, with steps that count on; --step-key names the step to take"
+        ] = facts.joined
+    if facts.epochs:
+        found[
+            f"{key} starts over with a new epoch ({_times(facts.epochs)}), which is taken for a run that went back: log a "
+            "step that goes on, or name one with --step-key"
+        ] = facts.epochs
+    return found
+
+
+def _times(count: int) -> str:
+    return f"{count:,} time{'s' * (count > 1)}"
 
 
 def _missing(facts: Facts) -> dict[str, int]:

@@ -8,9 +8,10 @@ import polars as pl
 
 from flows.records import SAMPLE_SCHEMA, Description, Role
 from flows.sources.contract import Source
-from flows.stages.attempts import Tracker, assign, begin
+from flows.stages.attempts import assign, begin
 from flows.stages.honesty import learn
 from flows.stages.honesty_words import said
+from flows.stages.tracker import Tracker
 from flows.store import Store
 
 
@@ -35,9 +36,12 @@ def pull(
     role_of: Callable[[str], Role],
     *,
     final: bool = False,
+    epochs: bool = True,
     progress: Progress | None = None,
 ) -> Pulled:
     """Pull a source into its run. `final` says that nothing will follow, so that held rows are decided.
+
+    Without `epochs` (the step was chosen by name) steps that start over are those of a run that went back.
 
     Raises what the source raises (BadInput, SourceUnavailable); batches stored before that stay, with their cursor.
     """
@@ -50,7 +54,7 @@ def pull(
         if batch.restart:
             tracker = Tracker()
         parts = [] if batch.begins is None else [begin(batch.rows, tracker, batch.begins)]
-        rows = pl.concat([*parts, assign(batch.rows, tracker)])
+        rows = pl.concat([*parts, assign(batch.rows, tracker, epochs=epochs)])
         cursor = batch.cursor
         new_rows += _stored(store, found, rows, cursor, tracker, batch.notes, role_of)
         if progress is not None:

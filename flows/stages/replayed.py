@@ -10,7 +10,7 @@ import polars as pl
 from detectors import replays
 from detectors.finding import Answer, Finding, Recovery
 from detectors.series import Array
-from flows.records import Attempt
+from flows.records import ANEW, Attempt
 from flows.stages.crowd import Roles
 from flows.stages.fresh import Samples
 from flows.stages.past import Past
@@ -24,8 +24,9 @@ def replayed(
     """What new samples of an attempt say against the first pass; `mine` is its state of this, and goes on.
 
     Looks at whole-run losses and gradient norms, and reads the store for the steps of at most LOOKED_AT samples of each.
+    A run that was started anew restored nothing: of it nothing is asked.
     """
-    if attempt.parent is None:
+    if attempt.parent is None or attempt.reason == ANEW:
         return []
     if "reached" not in mine:
         mine |= {"reached": past.reached(attempt.parent, attempt.first_step), "metrics": {}}

@@ -127,7 +127,7 @@ def run_checks(
     kept = open_store(str(store) if store is not None else ":memory:", clock=time.time)
     other = None if reference is None else _reference(reference, sources, step_key, own)
     if other is not None:
-        pull(kept, other, role_of, final=True)
+        pull(kept, other, role_of, final=True, epochs=step_key is None)
     out: list[RunDoc] = []
     names: dict[str, str] = {}
     for source in sources:
@@ -138,7 +138,7 @@ def run_checks(
                 "check them one by one."
             )
         with _spinner() as progress:
-            pull(kept, source, role_of, final=True, progress=progress)
+            pull(kept, source, role_of, final=True, epochs=step_key is None, progress=progress)
             if section is not None:
                 kept.keep_events(found.run, SOURCE, list(planned_events(section)))
             beside = other.describe().run if other is not None else found.run

@@ -94,7 +94,7 @@ def _pull(store: Store, source: Source, lease: Lease, run: RunSection, config: C
 
     if source.describe().run in set(store.runs()["run"]):
         store.assign_roles(source.describe().run, role)
-    return pull(store, source, role, progress=lambda rows: lease.renew())
+    return pull(store, source, role, epochs=run.step_key is None, progress=lambda rows: lease.renew())
 
 
 def _judge(house: House, store: Store, run: RunSection, name: str) -> Judged:

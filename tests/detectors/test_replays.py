@@ -162,6 +162,15 @@ def test_through_the_store_each_attempt_is_compared_with_what_stood_before_it():
     assert any("train/loss is 1 % higher in the steps done again from 350 on than in the first" in t for t in titles)
 
 
+def test_a_run_that_was_started_anew_restored_nothing_that_could_be_wrong():
+    noise = np.random.default_rng(3).normal(0, 0.05, 300)
+    rows = [(float(s), None, "train/loss", 2.5 * math.exp(noise[s])) for s in range(300)]
+    again = [(step, at, name, value * 1.01) for step, at, name, value in rows]  # the same data in the same order
+    assert not [line for line in judged([pl.DataFrame(rows + again, SAMPLE_SCHEMA, orient="row")]) if "replays" in line]
+    later = [(step + 5_000, *rest) for step, *rest in rows + again]  # of a checkpoint, the same is a finding
+    assert [line for line in judged([pl.DataFrame(later, SAMPLE_SCHEMA, orient="row")]) if "replays" in line]
+
+
 @settings(max_examples=5, deadline=None)
 @given(cuts=st.lists(st.integers(900, 1700), max_size=5))
 def test_through_the_store_slices_say_the_same(cuts):

@@ -26,12 +26,12 @@ def frame(rows: list[Row]) -> pl.DataFrame:
     return pl.DataFrame(samples, schema=SAMPLE_SCHEMA, orient="row")
 
 
-def told(rows: list[Row], step_key="step", cuts=()) -> dict[str, int]:
+def told(rows: list[Row], step_key="step", cuts=(), epochs=True) -> dict[str, int]:
     """What is said of rows that came in pieces, cut at these samples, with the state written down between."""
     samples, tracker, before = frame(rows), Tracker(), 0
     for cut in (*cuts, len(samples)):
         tracker = Tracker.load(tracker.dump())
-        learn(tracker.facts, assign(samples[before:cut], tracker, final=cut == len(samples)), role_of)
+        learn(tracker.facts, assign(samples[before:cut], tracker, final=cut == len(samples), epochs=epochs), role_of)
         before = cut
     return said(tracker.facts, step_key, role_of)
 
@@ -144,6 +144,10 @@ def test_two_strands_that_are_written_by_turns_are_told():
 def test_steps_that_start_over_with_each_epoch_are_told():
     rows = [(float(s), None, {"epoch": float(e), "loss": 1.0}) for e in range(4) for s in range(30)]
     assert told(rows, cuts=(60, 61)) == {
+        "step starts over while the run goes on (3 times), as with a new epoch: one is read behind the other, with steps that "
+        "count on; --step-key names the step to take": 3
+    }
+    assert told(rows, cuts=(60, 61), epochs=False) == {
         "step starts over with a new epoch (3 times), which is taken for a run that went back: log a step that goes on, or "
         "name one with --step-key": 3
     }
