@@ -111,7 +111,7 @@ def _goes_on(window: pl.DataFrame, axis: Axis, samples: Mapping[str, float]) -> 
         grows = all(a < b for a, b in pairwise([*begin, *end]))
         if grows or moved <= MOVED * max(_scale(begin), _scale(end)):
             continue
-        votes += abs(now[name] - last) <= NEAR * moved
+        votes += int(abs(now[name] - last) <= NEAR * moved) - int(abs(now[name] - first) <= NEAR * moved)
     return votes > 0
 
 
