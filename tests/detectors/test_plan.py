@@ -1,12 +1,9 @@
 """A run that is not where its plan has it."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from detectors.finding import Finding, Recovery
 from detectors.plan import Plan, Rate, carry, scan
@@ -100,19 +97,3 @@ def test_the_end_of_the_plan_and_an_old_checkpoint():
 
 def test_what_was_not_planned_is_not_judged():
     assert said(range(50), [7.0] * 50, "bs", "batch_size", Plan(steps=10))[0] == []
-
-
-@settings(max_examples=40, deadline=None)
-@given(cuts=st.lists(st.integers(1, 399), max_size=8), role=st.sampled_from(["learning_rate", "tokens"]))
-def test_slices_give_the_same_to_the_bit(cuts, role):
-    plan = Plan(rate=RATE, stages={"tokens": ((0, 256), (100, 512))})
-    step = np.arange(400.0)
-    value = RATE.at(step) / 5 if role == "learning_rate" else np.cumsum(np.where(step < 120, 256, 512))
-    value = np.where((step > 250) & (step < 300), value * 1.2, value)
-    whole, state, parts = said(step, value, "adam_lr", role, plan)[0], {}, []
-    edges = sorted({0, *cuts, 400})
-    for a, b in itertools.pairwise(edges):
-        answers, state = said(step[a:b], value[a:b], "adam_lr", role, plan, state)
-        parts += answers
-    assert whole
-    assert parts == whole

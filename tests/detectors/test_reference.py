@@ -1,11 +1,7 @@
 """A run beside another one on the same batches."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from detectors.finding import Finding, Recovery
 from detectors.reference import GATES, carry, scan
@@ -79,16 +75,3 @@ def test_a_restart_goes_on_with_what_was_known():
     _, state = said(value, at=slice(0, 600))
     (found,) = findings(said(value, at=slice(600, 640), state=carry(state))[0])
     assert found.detected_step <= 624
-
-
-@settings(max_examples=25, deadline=None)
-@given(cuts=st.lists(st.integers(1, 1199), max_size=8), other=st.booleans())
-def test_slices_give_the_same_to_the_bit(cuts, other):
-    value = (course(1) if other else course(0)) * np.where((STEP >= 500) & (STEP < 800), 1.2, 1)
-    value[17] = np.nan
-    whole, state, parts = said(value)[0], {}, []
-    for a, b in pairwise(sorted({0, *cuts, 1200})):
-        answers, state = said(value, at=slice(a, b), state=state)
-        parts += answers
-    assert whole
-    assert parts == whole
