@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+# roles of speed in which a high value is a slow one
+SLOW_IS_HIGH = frozenset({"step_time", "data_wait"})
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from detectors.noise import CHUNK, NORMAL_MAD
-from detectors.series import Array
+from detectors.series import SLOW_IS_HIGH, Array
 from detectors.window import Chunk, Said, State
 
 DETECTOR = ("slide", 1)
@@ -30,7 +30,6 @@ TOGETHER = 0.5  # share of the loss between two medians that makes it a step
 FALL = 0.8  # share of the pairs of medians that fall
 SCATTERS, WANDERS = 6.0, 4.0  # about the line; before it began
 BACK = 0.02  # share of the best
-SLOW_IS_HIGH = frozenset({"step_time", "data_wait"})
 ANEW = frozenset({"batch_size", "sequence_length", "deploy"})
 
 

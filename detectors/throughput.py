@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from detectors.noise import BLOCK, CHUNK, NORMAL_MAD, block_medians, row_median, windows
-from detectors.series import Array
+from detectors.series import SLOW_IS_HIGH, Array
 from detectors.window import Chunk, Said, State
 
 DETECTOR = ("throughput", 3)
@@ -34,7 +34,6 @@ LASTS = 64  # samples after which a slow-down is no hiccup
 SPELLS = 8  # slow spells that are remembered
 FROZEN = 4096  # samples after which a new level is the reference
 LONE = 5.0
-SLOW_IS_HIGH = ("step_time", "data_wait")
 
 
 def carry(state: State, step: float) -> State:

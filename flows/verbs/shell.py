@@ -60,7 +60,7 @@ def _command(text: str, ask: Callable[[str], None]) -> None:
     import shlex
 
     from flows.store.library import filled, find
-    from flows.verbs.sql import catalogue
+    from flows.verbs.named import catalogue
 
     try:
         word, *rest = shlex.split(text.rstrip(";"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.errors import BadConfig
+from flows.verbs.named import catalogue
 from flows.verbs.place import store_path
 from flows.verbs.tables import ENDINGS, FORMATS, write
 
@@ -81,25 +82,6 @@ def sql(
         from flows.verbs.shell import shell
 
         shell(ask, lambda: _words(kept))
-
-
-def catalogue() -> str:
-    """The library as text: name, title, parameters."""
-    from flows.store.library import library
-
-    lines: list[str] = []
-    for each in library().values():
-        lines.append(f"{each.name:<20} {each.title}")
-        for p in each.parameters:
-            value = (
-                f"=VALUE ({p.kind}, needed)"
-                if p.default is None
-                else f"={p.default:g}"
-                if p.kind == "number"
-                else f"={p.default}"
-            )
-            lines.append(f"{'':<20}   --param {p.name}{value}: {p.meaning}")
-    return "\n".join(lines)
 
 
 def _named(name: str, given: Sequence[str]) -> str:
