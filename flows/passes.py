@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from flows.errors import LeaseTaken, PermanentError, StoreBusy, StoreFull, StoreTooNew, WatchkeeperError
-from flows.incidents import Transition
+from flows.incidents import Incident, Transition
+from flows.messages.as_markdown import escape, lines_of
+from flows.messages.blocks import Link
+from flows.record.artifacts import Told, listed
+from flows.record.places import Served
 from flows.stages.selfcheck import Trouble
 
 T = TypeVar("T")
@@ -57,13 +61,15 @@ class Outcome:
 class Report:
     """Every stage of a pass. `runs` are the configured runs by label, `changes` what became known of incidents.
 
-    `record` is the address under which the operating record is served, "" for none.
+    `going` are the open incidents of the runs that were judged, the gravest first; `record` is where the operating record
+    is served.
     """
 
     runs: Sequence[str] = ()
     outcomes: list[Outcome] = field(default_factory=list)
     changes: list[Transition] = field(default_factory=list)
-    record: str = ""
+    going: list[Told] = field(default_factory=list)
+    record: Served = field(default_factory=Served)
 
     def attempt(self, owner: str, stage: str, work: Callable[[], T], call: Call = plainly) -> T | None:
         """Do it and put down how it went; None where it failed."""
@@ -123,15 +129,25 @@ class Report:
         }
 
     def markdown(self) -> str:
-        """The pass in a few lines: incidents that changed first, then what failed, then the runs."""
-        lines = [f"[Operating record]({self.record})", ""] if self.record else []
-        lines += [f"- **S{c.incident.severity} {c.what}** {c.incident.run}: {c.incident.title}" for c in self.changes]
-        lines += [f"- failed: {each.owner}, {each.stage}: {each.text}" for each in self.failures]
+        """The pass in a few lines: incidents that changed first, then what failed, what is open, and the runs."""
+        lines = [*lines_of(Link("Operating record", self.record.url)), ""] if self.record.url else []
+        lines += listed([self._told(change) for change in self.changes])
+        lines += [f"- failed: {escape(f'{each.owner}, {each.stage}: {each.text}')}" for each in self.failures]
+        lines += ["", "Open:", "", *listed(self.going)] if self.going else []
         rows = self.rows()
         if rows:
             lines += ["", "| " + " | ".join(rows[0]) + " |", "|" + " --- |" * len(rows[0])]
-            lines += ["| " + " | ".join(str(v).replace("|", "\\|") for v in row.values()) + " |" for row in rows]
+            lines += ["| " + " | ".join(escape(str(v)) for v in row.values()) + " |" for row in rows]
         return "\n".join(lines) or "no runs in the configuration"
+
+    def page(self, incident: Incident) -> str:
+        """The address of an incident's page in the record, "" for none."""
+        metrics = [finding.metric for finding in incident.findings]
+        return self.record.incident(incident.run, incident.id, incident.severity, metrics)
+
+    def _told(self, change: Transition) -> Told:
+        incident = change.incident
+        return Told(f"S{incident.severity} {change.what}", incident.run, incident.title, self.page(incident))
 
     def summary(self) -> str:
         """One line."""
@@ -170,6 +186,7 @@ def alerts_of(report: Report) -> Iterable[dict[str, Any]]:
                 "incident_id": incident.id,
                 "severity": f"S{incident.severity}",
                 "step": change.step,
+                "page": report.page(incident),
                 **{name: getattr(incident, name) for name in facts},
                 "findings": [
                     {"metric": f.metric, "kind": f.kind, "direction": f.direction, "onset_step": f.onset_step}

@@ -53,8 +53,8 @@ def watch(config: str | None = None) -> State[dict[str, Any]]:
         emit_event(**alert)
     create_markdown_artifact(report.markdown(), key="watch-pass", description=report.summary())
     create_table_artifact(report.rows(), key="watch-runs")
-    if report.record:
-        create_link_artifact(report.record, link_text="Operating record", key="operating-record")
+    if report.record.url:
+        create_link_artifact(report.record.url, link_text="Operating record", key="operating-record")
     get_run_logger().info(report.summary())
     if report.blind:
         return Failed(data=report.told(), message=report.summary())

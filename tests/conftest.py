@@ -114,7 +114,6 @@ def context() -> Context:
         metrics={"train/loss": "loss", "eval/loss": "eval_loss", "mfu": "mfu", "grad/norm/total": "grad_norm"},
         not_checked=(("update_norm", "no metric with this role"),),
         last_step=5400.0,
-        link="https://watch.example.org/hero?run=1&x=2",
     )
 
 

@@ -15,7 +15,9 @@ from flows.channels.contract import Outgoing, Receipt, TryLater
 from flows.channels.threads import named, opening, replaces
 from flows.errors import BadConfig, DeliveryFailed, UndeliverableError
 from flows.messages.as_github import as_github
-from flows.messages.as_markdown import escape
+from flows.messages.as_markdown import escape, lines_of
+from flows.messages.as_pages import links_of
+from flows.messages.blocks import Link
 from flows.messages.plain import cut
 
 ADDRESS = "https://api.github.com"
@@ -57,7 +59,8 @@ class GitHub:
         if outgoing.message.severity in ("S3", "S4") and outgoing.message.transition in LOUD:
             link = f"https://github.com/{self.repository}/issues/{self.issue}#issuecomment-{root}"
             link = link if self.address == ADDRESS else f"#issuecomment-{root}"
-            call = f"{escape(cut(outgoing.message.title, 600))}\n\n[The whole incident]({link})"
+            ways = [f"[The whole incident]({link})", *(lines_of(Link(*each))[0] for each in links_of(outgoing.message))]
+            call = f"{escape(cut(outgoing.message.title, 600))}\n\n{' | '.join(ways)}"
             mark = f"<!-- watchkeeper call {_token(outgoing.message_id)} -->"
             self._comment(outgoing, f"{mark}\n\n{call}", mark)
         return Receipt(self.name, note, root)

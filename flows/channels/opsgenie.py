@@ -12,7 +12,7 @@ from urllib.parse import quote
 from flows.channels.calls import Service
 from flows.channels.contract import Outgoing, Receipt
 from flows.channels.threads import page_of
-from flows.messages.as_pages import facts_of, text_of, title_of
+from flows.messages.as_pages import facts_of, links_of, text_of, title_of
 from flows.messages.plain import cut, quiet
 
 # in Europe https://api.eu.opsgenie.com; Jira Service Management https://api.atlassian.com/jsm/ops/integration
@@ -57,7 +57,8 @@ class Opsgenie:
 
     def _create(self, outgoing: Outgoing, key: str) -> None:
         message = outgoing.message
-        details = facts_of(message, 600)
+        # the link to the page first: what is too much goes from the end
+        details = {cut(quiet(text), 100): cut(url, 600) for text, url in links_of(message)} | facts_of(message, 600)
         while sum(len(k) + len(v) for k, v in details.items()) > MOST_DETAILS:
             details.popitem()
         self._ask(

@@ -7,7 +7,7 @@ hypotheses, the reference, one check, the first option, the way back, the limits
 from collections.abc import Sequence
 
 from flows.messages import facts
-from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Link, Message, Paragraph
+from flows.messages.blocks import Block, Code, Divider, Facts, Header, Image, Message, Paragraph
 from flows.messages.document import IncidentDoc, severity_number
 from flows.messages.facts import URGENCY, Context
 from flows.messages.plain import plain, step
@@ -36,8 +36,6 @@ def compose(run: str, incident: IncidentDoc, transition: str, context: Context |
     chart = Image(CHART_NAME, f"{incident['title']} (chart of the metrics around step {step(incident['onset_step'])})")
     query = Code(facts.evidence_query(run, incident))
     blocks: list[Block] = [Header(title), Facts(tuple(lines)), query, _history(incident, context), chart]
-    if context.link:
-        blocks.append(Link("Page of this run", context.link))
     return Message(
         title=title,
         severity=incident["severity"],
@@ -72,8 +70,6 @@ def compose_all(run: str, told: Sequence[tuple[IncidentDoc, str]], context: Cont
     if left > 0:
         blocks.append(Paragraph(f"and {left} more: watchkeeper incidents list"))
     blocks.append(Image(CHART_NAME, f"{worst['title']} (chart of the worst of them)"))
-    if context and context.link:
-        blocks.append(Link("Page of this run", context.link))
     return [
         Message(
             title=title,

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from flows.messages.blocks import Block, Divider, Facts, Header, Link, Message, Paragraph
+from flows.messages.blocks import Block, Divider, Facts, Header, Message, Paragraph
 from flows.messages.document import IncidentDoc, severity_number
 from flows.messages.plain import plain, step
 
 SHOWN = 8  # the chat form has at most 12 lines
 
 
-def compose_digest(run: str, incidents: Sequence[IncidentDoc], link: str = "") -> Message:
+def compose_digest(run: str, incidents: Sequence[IncidentDoc]) -> Message:
     """One line an incident, those that go on first, the rest below the chat form; `incidents` holds at least one."""
     ordered = sorted(
         incidents, key=lambda i: (i["status"] == "resolved", -severity_number(i["severity"]), i["onset_step"])
@@ -28,7 +28,6 @@ def compose_digest(run: str, incidents: Sequence[IncidentDoc], link: str = "") -
     blocks: list[Block] = [Header(title), Facts(rows[:SHOWN])]
     if len(rows) > SHOWN:
         blocks.append(Paragraph(f"and {len(rows) - SHOWN} more: watchkeeper incidents list --status all"))
-    blocks += [Link("Page of this run", link)] if link else []
     more = (Divider(), Facts(rows[SHOWN:])) if len(rows) > SHOWN else ()
     return Message(title, worst, run, "digest", "digest", tuple(blocks), more)
 

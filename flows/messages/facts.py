@@ -23,7 +23,7 @@ class Context:
 
     `metrics` maps every metric that was judged to its role, `not_checked` is (check, reason), `decide_by_step` the
     last step at which the cheapest way back is still open, `reference` a sentence on smaller or sibling runs,
-    `similar` one on past incidents, `link` the page of the run, `last_step` the newest step that was read.
+    `similar` one on past incidents, `last_step` the newest step that was read.
     """
 
     events: Sequence[Event] = ()
@@ -34,7 +34,6 @@ class Context:
     reference: str = ""
     similar: str = ""
     owner: str = ""
-    link: str = ""
     tokens_per_step: float | None = None
 
 

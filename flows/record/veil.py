@@ -6,7 +6,7 @@ configuration says stay private unless the policy shows them. New fields of a do
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, cast
@@ -50,6 +50,22 @@ class Policy:
         """Whether this run is published at all."""
         return any(fnmatchcase(run, each) for each in self.runs)
 
+    def called(self, run: str) -> str:
+        """The name under which a run is published."""
+        return self.names.get(run, run)
+
+    def shows(self, metric: str) -> bool:
+        """Whether a metric is published; "" (the whole run) is."""
+        return not metric or any(fnmatchcase(metric, each) for each in self.metrics)
+
+    def tells(self, severity: int, metrics: Collection[str]) -> bool:
+        """Whether an incident has a page: an annotation (S0) has none, and one of private metrics alone stays private."""
+        return severity >= 1 and self.has_public(metrics)
+
+    def has_public(self, metrics: Collection[str]) -> bool:
+        """Whether any of the metrics of an incident is published, or it has none."""
+        return not metrics or any(map(self.shows, metrics))
+
 
 class Veil:
     """Publishes the documents of one run. `withheld` counts what was kept back, by kind."""
@@ -57,9 +73,9 @@ class Veil:
     def __init__(self, policy: Policy, run: str, metrics: Iterable[str]) -> None:
         self._policy = policy
         self._run = run
-        self.name = policy.names.get(run, run)
+        self.name = policy.called(run)
         every = list(metrics)
-        self._public = {name for name in every if any(fnmatchcase(name, each) for each in policy.metrics)}
+        self._public = {name for name in every if policy.shows(name)}
         self._people: dict[str, str] = {}
         self._words: dict[str, str] = {}
         self.withheld: dict[str, int] = {}

@@ -51,7 +51,7 @@ class RecordSection(Section):
     """The operating record: where it goes, and what of the store may be published; all else stays private."""
 
     out: Path | None = None
-    url: str = Field(default="", pattern=r"^(https?://[^\s@]+)?$")
+    url: str = Field(default="", pattern=r"^(https?://[^\s@?#]+)?$")
     title: str = "Operating record"
     runs: tuple[str, ...] = ("*",)
     metrics: tuple[str, ...] = ("*",)

@@ -41,9 +41,7 @@ class _Line:
         return self.step[kept], self.value[kept]
 
 
-def aftermath(
-    store: Store, run: str, channels: Mapping[str, Takes], *, clock: Callable[[], float], link: str = ""
-) -> list[Transition]:
+def aftermath(store: Store, run: str, channels: Mapping[str, Takes], *, clock: Callable[[], float]) -> list[Transition]:
     """Put what is due into the log and the outbox; gives what was told.
 
     `channels` is as `announcer` takes it. Incidents that nobody was told of, or below S2, have none.
@@ -65,7 +63,7 @@ def aftermath(
             lines += [*(_silent(each) for each in due[:-1]), _silent(last) if quiet else last]
             told += [] if quiet else [Transition(incident, last.kind, last.step or 0.0)]
     if lines:
-        store.save_told(run, told_as(store, run, channels, told, [*log, *lines], now, link), [], lines)
+        store.save_told(run, told_as(store, run, channels, told, [*log, *lines], now), [], lines)
     return told
 
 

@@ -21,9 +21,7 @@ Takes = Callable[[Incident], bool]  # whether a channel is told of an incident; 
 _NO_TIME = datetime(1970, 1, 1)  # noqa: DTZ001  # rows carry naive UTC; a document has no times
 
 
-def announcer(
-    store: Store, run: str, channels: Mapping[str, Takes], *, clock: Callable[[], float], link: str = ""
-) -> Announce:
+def announcer(store: Store, run: str, channels: Mapping[str, Takes], *, clock: Callable[[], float]) -> Announce:
     """The `announce` of the judge: `channels` says of each channel by name what it is told of.
 
     What people have silenced is kept in the log, not told.
@@ -32,7 +30,7 @@ def announcer(
     def announce(changes: Sequence[Transition], log: Sequence[Operation]) -> Announced:
         lines = words(changes, log, clock())
         heard = newest_words([change for change, line in lines if not line.silent])
-        return _rows(store, run, channels, heard, log, clock(), link), [line for _, line in lines]
+        return _rows(store, run, channels, heard, log, clock()), [line for _, line in lines]
 
     return announce
 
@@ -43,7 +41,6 @@ def tell_owed(
     channels: Mapping[str, Takes],
     *,
     clock: Callable[[], float],
-    link: str = "",
     remind: float | None = None,
 ) -> list[Transition]:
     """Put into the outbox what is owed because a silence has ended or somebody resolved an incident; gives what it was.
@@ -68,7 +65,7 @@ def tell_owed(
         moment = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
         store.save_told(
             run,
-            _rows(store, run, channels, owing, log, now, link, late=True),
+            _rows(store, run, channels, owing, log, now, late=True),
             [incident_row(each.incident, moment, moment) for each in owing],
             [said(each.incident, each.what, step, now) for each in owing],
         )
@@ -98,11 +95,10 @@ def _rows(
     told: Sequence[Transition],
     log: Sequence[Operation],
     now: float,
-    link: str,
     *,
     late: bool = False,
 ) -> list[dict[str, Any]]:
-    context = context_of(store, run, link)
+    context = context_of(store, run)
     rows: list[dict[str, Any]] = []
     for channel, takes in sorted(channels.items()):
         wanted = [(with_log(document_of(each.incident), log), each.what) for each in told if takes(each.incident)]
@@ -138,7 +134,6 @@ def told_as(
     told: Sequence[Transition],
     log: Sequence[Operation],
     now: float,
-    link: str = "",
 ) -> list[dict[str, Any]]:
     """Rows of the outbox for words that another stage has found; `log` ends with them."""
-    return _rows(store, run, channels, told, log, now, link)
+    return _rows(store, run, channels, told, log, now)

@@ -71,7 +71,7 @@ def not_checked(store: Store, run: str) -> list[tuple[str, str]]:
     return sorted(out)
 
 
-def context_of(store: Store, run: str, link: str = "") -> Context:
+def context_of(store: Store, run: str) -> Context:
     """What a message says beside its incident."""
     metrics = store.metrics(run)
     whole = metrics.filter(metrics["group_name"] == "")
@@ -80,7 +80,6 @@ def context_of(store: Store, run: str, link: str = "") -> Context:
         metrics=dict(zip(whole["name"], whole["role"], strict=True)),
         not_checked=not_checked(store, run),
         last_step=_edge(metrics["last_step"].max()),
-        link=link,
         tokens_per_step=_tokens_per_step(whole),
     )
 

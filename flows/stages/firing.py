@@ -12,7 +12,7 @@ from flows.messages.compose import compose
 from flows.stages.announce import document_of
 from flows.stages.document import context_of, with_log
 from flows.stages.judge import stored
-from flows.stages.notify import told
+from flows.stages.notify import Paging, told
 from flows.store import Store
 
 
@@ -29,24 +29,24 @@ def keepers(channels: Mapping[str, Channel], names: Iterable[str]) -> list[tuple
     return [(name, channel) for name, channel in found if hasattr(channel, "keep")]
 
 
-def keep_firing(store: Store, run: str, name: str, keeper: Keeper, clock: Callable[[], float]) -> int:
-    """Tell one channel again of every open page of a run; returns how many. Raises what the channel raises."""
+def keep_firing(store: Store, run: str, name: str, keeper: Keeper, clock: Callable[[], float], pages: Paging) -> int:
+    """Tell one channel again of every open page of a run; returns how many. Raises what the channel raises.
+
+    `pages` gives a message its links to the operating record, as `notify` does.
+    """
     ids = [row["incident_id"] for row in store.open_incidents(run)]
     taken = told(store.told(run, name, ids)) if ids else []
-    pages = dict.fromkeys(each.reference for each in taken if each.reference)
+    keys = dict.fromkeys(each.reference for each in taken if each.reference)
     kept = 0
-    for key in pages:
+    for key in keys:
         mine = [each for each in taken if each.reference == key]
         fired = [n for n, each in enumerate(mine) if each.message.transition in FIRING]
         if fired and left_of([each.message for each in mine]) & set(ids):
             newest = mine[fired[-1]]
             thread = thread_id(newest.message.thread)
             since = mine[0].at
-            keeper.keep(
-                Outgoing(
-                    newest.message, message_id(key), thread, at=clock(), since=since, before=tuple(mine[: fired[-1]])
-                )
-            )
+            before, message = tuple(mine[: fired[-1]]), pages(newest.message)
+            keeper.keep(Outgoing(message, message_id(key), thread, at=clock(), since=since, before=before))
             kept += 1
     return kept
 
@@ -57,7 +57,6 @@ def tell_in_hand(
     channels: Mapping[str, Channel],
     names: Iterable[str],
     clock: Callable[[], float],
-    link: str = "",
 ) -> int:
     """Put into the outbox, once, that an open incident was acknowledged; returns how many messages.
 
@@ -80,7 +79,7 @@ def tell_in_hand(
     wanted = {key: pair for key, pair in wanted.items() if store.told(run, pair[0], [pair[1]])}
     if not wanted:
         return 0
-    context = context_of(store, run, link)
+    context = context_of(store, run)
     incidents = {each.id: each for each in stored(store, run, {one for _, one in wanted.values()})}
     rows = [
         _row(

@@ -9,13 +9,13 @@ from typing import Any
 from flows.incidents.incident import OWN
 from flows.messages.document import IncidentDoc, RunDoc, severity_number
 from flows.record.board import board, reading
+from flows.record.places import folder_name, incident_file
 from flows.record.timeline import timeline
 from flows.record.veil import REASONS, Policy, Veil, links
 from flows.record.views import RunPage
 from flows.records import Attempt, Event
 from flows.sources.roles import role_of
 from flows.stages.document import run_document
-from flows.stages.publish import folder_name
 from flows.store import Store
 
 
@@ -56,7 +56,7 @@ def gather(store: Store, run: str, terms: Terms) -> Gathered:
     veil.learn(log, events, attempts, [whole["source"]])
     veil.learn_findings(whole["incidents"])
     coverage = veil.coverage(store.coverage(run).iter_rows(named=True))
-    shown = [veil.incident(i) for i in whole["incidents"] if _may(veil, i)]
+    shown = [veil.incident(i) for i in whole["incidents"] if terms.policy.has_public(_metrics(i))]
     public: RunDoc = {
         "run": veil.name, "format": whole["format"], "step_key": whole["step_key"], "first_step": whole["first_step"],
         "last_step": whole["last_step"], "samples": whole["samples"], "metrics": veil.metrics(whole["metrics"]),
@@ -69,7 +69,10 @@ def gather(store: Store, run: str, terms: Terms) -> Gathered:
     seen_events, seen_attempts = veil.events(events), veil.attempts(attempts)
     started = {number: _when(at) for number, at in facts.started.items()}
     folder = folder_name(veil.name)
-    named = {i["id"]: f"incident-{folder_name(i['id'])}.html" for i in shown if severity_number(i["severity"]) >= 1}
+    policy = terms.policy
+    named = {
+        i["id"]: incident_file(i["id"]) for i in shown if policy.tells(severity_number(i["severity"]), _metrics(i))
+    }
     page: RunPage = {
         "run": public, "folder": folder, "pages": named, "board": board(coverage, shown), "reading": reading(coverage),
         "timeline": timeline(seen_attempts, facts.reached, started, seen_events, shown),
@@ -86,10 +89,8 @@ def gather(store: Store, run: str, terms: Terms) -> Gathered:
     return Gathered(run, veil, page, told, seen_events, seen_attempts, facts.batch, facts.replaced, counts)
 
 
-def _may(veil: Veil, incident: IncidentDoc) -> bool:
-    """An incident of private metrics alone stays private."""
-    metrics = [f.get("metric", "") for f in incident.get("findings", [])]
-    return not metrics or any(map(veil.metric, metrics))
+def _metrics(incident: IncidentDoc) -> list[str]:
+    return [finding.get("metric", "") for finding in incident.get("findings", [])]
 
 
 def _when(moment: datetime | None) -> str:

@@ -69,6 +69,7 @@ class Notified:
 Door = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Verdict]]
 Drawing = Callable[[Mapping[str, Any]], bytes | None]
 Linking = Callable[[str, Message, float], Link | None]
+Paging = Callable[[Message], Message]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class _Pass:
     clock: Callable[[], float]
     chart: Drawing | None
     link: Linking | None
+    pages: Paging
     done: Notified
 
 
@@ -89,11 +91,13 @@ def notify(
     run: str | None = None,
     link: Linking | None = None,
     door: Door | None = None,
+    pages: Paging = lambda message: message,
 ) -> Notified:
     """Send what is due, of one run or of all. `chart` makes the PNG of a delivery row, or gives None.
 
     `link` gives what a message to a channel is given on its way only (it may be a secret), by channel, message and time.
-    `door` says which of them may leave now, and how they are marked; without it all may.
+    `door` says which of them may leave now, and how they are marked; without it all may. `pages` gives a message, and
+    those that the channel has taken before it, their links to the operating record.
 
     An alert goes out without its chart rather than not at all. A channel that fails transiently is left alone for the
     rest of this pass, so that it holds up none of the others.
@@ -109,7 +113,7 @@ def notify(
             continue
         if row["channel"] in resting:
             continue
-        at = _Pass(outbox, channels, clock, chart, link, done)
+        at = _Pass(outbox, channels, clock, chart, link, pages, done)
         picture = _picture(row, at)
         outbox.mark_sending(row["delivery_id"], clock())
         done.repeats += row.get("sending_since") is not None
@@ -190,15 +194,17 @@ def _picture(row: Mapping[str, Any], at: _Pass) -> bytes | None:
 def _outgoing(row: Mapping[str, Any], marks: Sequence[str], picture: bytes | None, at: _Pass) -> Outgoing:
     message, now = marked(_message(row), marks), at.clock()
     link = at.link(row["channel"], message, now) if at.link is not None else None
+    paged = at.pages(message)
+    before = told_before(at.outbox, row["run"], row["channel"], message)
     return Outgoing(
-        message if link is None else replace(message, blocks=(*message.blocks, link)),
+        paged if link is None else replace(paged, blocks=(*paged.blocks, link)),
         row.get("message_id") or message_id(row["delivery_id"]),
         thread_id(message.thread),
         picture,
         at=now,
         since=seconds(row["created_at"]),
         again=row["attempts"] > 1,
-        before=told_before(at.outbox, row["run"], row["channel"], message),
+        before=tuple(replace(each, message=at.pages(each.message)) for each in before),
     )
 
 

@@ -4,14 +4,13 @@ The same store gives the same bytes. Each file appears whole or not at all (writ
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.messages.document import IncidentDoc, RunDoc, severity_number
+from flows.record.places import folder_name
 from flows.record.verdict import ranked
 from flows.stages.document import curves_of, incidents_of, run_document
 from flows.store import Store
@@ -98,12 +97,6 @@ def chart_of(store: Store) -> Callable[[Mapping[str, Any]], bytes | None]:
         return png(incident_chart(incident, curves, store.events(run), store.attempts(run)))
 
     return chart
-
-
-def folder_name(run: str) -> str:
-    """A name that is safe in any file system; what had to be changed keeps its difference by a hash."""
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", run).strip(".-")[:80]
-    return safe if safe and safe == run else f"{safe or 'run'}-{sha256(run.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def write_whole(path: Path, content: bytes) -> None:

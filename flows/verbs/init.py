@@ -105,6 +105,12 @@ min_severity = "S2"
 # pagerduty_secret = "env:PAGERDUTY_WEBHOOK_SECRET"
 # opsgenie_secret = "env:OPSGENIE_WEBHOOK_SECRET"
 
+# The operating record, a static site that may be published (docs/record.md), kept up to date by the watch.
+# [record]
+# out = "record"
+# url = "https://runs.example/record/"   # where it is served: messages link to the page of their incident
+# runs = ["hero*"]            # shell patterns of what is published (all)
+
 # Limits of your own, beside what the detectors find (docs/bounds.md). No planned event explains them away.
 # [[bound]]
 # role = "mfu"                # or metric = "disk/*", a name or shell pattern

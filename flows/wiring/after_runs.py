@@ -6,8 +6,10 @@ from pathlib import Path
 
 from flows.errors import DeliveryFailed, UndeliverableError
 from flows.passes import Outcome
+from flows.record.artifacts import Told
 from flows.sections import RetentionSection
 from flows.stages import selfcheck
+from flows.stages.pagelink import pages_of
 from flows.stages.record import write_record
 from flows.stages.upkeep import thin
 from flows.store import Store
@@ -25,6 +27,17 @@ def keep_record(house: House, store: Store) -> None:
         if house.report.changes or not page.exists() or house.clock() - page.stat().st_mtime >= PUBLISH_SECONDS:
             write_record(store, out, terms_of(house.config.record))
             page.touch()
+
+
+def list_open(house: House, store: Store) -> None:
+    """What is open in the runs that were judged, the gravest first, for those who look into Prefect."""
+    found = []
+    for name in house.judged:
+        pages = pages_of(store, name, house.report.record)
+        for row in (each for each in store.open_incidents(name) if each["severity"] >= 1):
+            told = Told(f"S{row['severity']}", name, row["title"], pages.get(row["incident_id"], ""))
+            found.append((-row["severity"], name, row["onset_step"], told))
+    house.report.going += [told for *_, told in sorted(found, key=lambda each: each[:3])]
 
 
 def keep_up(store: Store, section: RetentionSection, clock: Callable[[], float]) -> int:

@@ -7,6 +7,7 @@ from functools import partial
 from flows.channels.contract import Channel
 from flows.config import Config
 from flows.passes import Call, Report
+from flows.record.places import folder_name
 from flows.routing import gates_of, takers
 from flows.sections import RunSection
 from flows.stages.announce import announcer
@@ -14,7 +15,8 @@ from flows.stages.door import door_of
 from flows.stages.firing import keep_firing, keepers
 from flows.stages.judge import Announce
 from flows.stages.notify import Linking, notify
-from flows.stages.publish import chart_of, folder_name, publish
+from flows.stages.pagelink import paging
+from flows.stages.publish import chart_of, publish
 from flows.store import Lease, Store
 
 LEASE_SECONDS = 900.0
@@ -46,10 +48,11 @@ def announcing(house: House, store: Store, run: RunSection, name: str) -> Announ
 
 def send(house: House, store: Store, owner: str, name: str, lease: Lease) -> None:
     door = door_of(store, name, gates_of(house.config), house.clock)
-    work = partial(notify, store, house.channels, house.clock, chart_of(store), name, house.link, door)
+    pages = paging(store, name, house.report.record)
+    work = partial(notify, store, house.channels, house.clock, chart_of(store), name, house.link, door, pages)
     house.report.attempt(owner, "notify", work, house.call)
     for channel, keeper in keepers(house.channels, hearing(house, name)):
-        kept = partial(keep_firing, store, name, channel, keeper, house.clock)
+        kept = partial(keep_firing, store, name, channel, keeper, house.clock, pages)
         house.report.attempt(f"channel {channel}", "keep", kept)
     if house.config.watch.out is not None:
         lease.renew()

@@ -9,11 +9,12 @@ from flows.channels.heartbeat import ping
 from flows.config import Config
 from flows.passes import Call, Report, plainly
 from flows.stages.acklink import linking
-from flows.wiring.after_runs import ask_channels, keep_record, keep_up, watch_itself
+from flows.wiring.after_runs import ask_channels, keep_record, keep_up, list_open, watch_itself
 from flows.wiring.house import House
 from flows.wiring.one_run import references_first, watch_entry
 from flows.wiring.opening import open_configured_store
 from flows.wiring.own_checks import ask_checks
+from flows.wiring.terms import served
 
 
 def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float] = time.time) -> Report:
@@ -21,7 +22,7 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
 
     Never raises for what a source, a channel or the store does: the report holds it.
     """
-    report = Report([run.label for run in config.run], record=config.record.url)
+    report = Report([run.label for run in config.run], record=served(config.record))
     channels = {
         each.name: channel
         for each in config.channel
@@ -37,6 +38,7 @@ def one_pass(config: Config, *, call: Call = plainly, clock: Callable[[], float]
             watch_entry(house, store, run)
         ask_checks(house, store)
         ask_channels(house, store)
+        report.attempt("store", "list what is open", partial(list_open, house, store))
         if config.record.out is not None:
             report.attempt("record", "publish", partial(keep_record, house, store), call)
         if config.store.retention is not None:

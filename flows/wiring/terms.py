@@ -4,6 +4,7 @@ from fnmatch import fnmatchcase
 
 from detectors.bounds import Bound
 from flows.config import Config
+from flows.record.places import Served
 from flows.record.veil import Policy
 from flows.sections import SEVERITIES, CheckSection, RecordSection
 from flows.stages import checks
@@ -33,5 +34,13 @@ def watched_bounds(config: Config, run: str) -> list[Watched]:
 
 def terms_of(section: RecordSection) -> Terms:
     """The terms of publishing as the record's stage takes them."""
-    policy = Policy(section.runs, section.metrics, frozenset(section.show), section.names)
-    return Terms(policy, section.title, section.links, section.samples)
+    return Terms(_policy(section), section.title, section.links, section.samples)
+
+
+def served(section: RecordSection) -> Served:
+    """Where the record stands, and what it has a page of."""
+    return Served(section.url, _policy(section))
+
+
+def _policy(section: RecordSection) -> Policy:
+    return Policy(section.runs, section.metrics, frozenset(section.show), section.names)

@@ -160,6 +160,37 @@ def test_that_somebody_has_it_rings_nowhere(line: Line, make: Make) -> None:
     assert line.fake.problems == []
 
 
+PAGE = "https://runs.example/record/hero/incident-7f3a21c09b44.html"
+
+
+def clickable(line: Line) -> list[str]:
+    """Each request that carries a link to the page, by what makes it one there."""
+    sent = [body.decode() for *_, body in line.fake.calls if body and PAGE in body.decode()]
+    marks = {
+        "slack": f'"type": "link", "url": "{PAGE}"', "discord": f"](<{PAGE}>)", "github": f"](<{PAGE}>)",
+        "teams": f'"url": "{PAGE}"', "pagerduty": f'"client_url": "{PAGE}"', "opsgenie": f'"Page of this incident": "{PAGE}"',
+        "alertmanager": f'"generatorURL": "{PAGE}"', "webhook": f'"url": "{PAGE}"',
+    }  # fmt: skip
+    loose = [re.sub(r'":\s*', '": ', body).replace('","', '", "') for body in sent]
+    return [body for body in loose if marks[line.kind] in body]
+
+
+def test_the_page_of_the_incident_can_be_clicked_from_its_first_word_to_its_last(line: Line, make: Make) -> None:
+    link = Link("Page of this incident", PAGE)
+    for transition, severity in (("opened", "S2"), ("escalated", "S4"), ("followed", "S4"), ("resolved", "S4")):
+        message = make(transition, severity=severity)
+        line.send(replace(message, blocks=(*message.blocks, link)))
+    assert line.fake.problems == []
+    told = {"pagerduty": 3, "opsgenie": 2}.get(line.kind, 4)  # their other calls take no links
+    assert len(clickable(line)) >= told
+    if line.kind in ("slack", "discord", "github"):
+        assert PAGE in "".join(strings_of(line.fake.messages if line.kind != "github" else line.fake.comments))
+
+
+def strings_of(kept: Any) -> list[str]:
+    return [str(each) for each in kept.values()]
+
+
 def test_a_service_in_trouble_is_tried_again(line: Line, make: Make) -> None:
     for status in (408, 425, 500, 502, 503):
         line.fake.script = [(status, {}, b"<html>oops")]
@@ -277,7 +308,8 @@ def test_a_hostile_name_is_text(line: Line, incident: Any, context: Any) -> None
         about = {**incident, "title": f"{name} rose", "findings": [{**f, "metric": name} for f in incident["findings"]]}
         about["suggestions"] = [{"do": name, "cost": name, "counter_evidence": [name]}]
         for transition in ("opened", "escalated"):
-            line.send(compose(name, about, transition, replace(context, owner=name, link=f"javascript:{name}")))
+            message = compose(name, about, transition, replace(context, owner=name))
+            line.send(replace(message, blocks=(*message.blocks, Link(name, f"javascript:{name}"))))
     assert line.fake.problems == []
     for text in line.fake.texts():
         assert not any(sign in text for sign in "\x1b\x00\r")

@@ -38,13 +38,24 @@ DIALECTS = {
 }
 
 
+RECORD = "https://runs.example/record/hero-moe"
+PAGES = {
+    "one": (Link("Page of this incident", f"{RECORD}/incident-7f3a21c09b44.html"),),
+    "many": (Link("Page of the gravest", f"{RECORD}/incident-i00.html"), Link("All of them", f"{RECORD}/index.html")),
+}
+
+
+def linked(message, *links):
+    return replace(message, blocks=(*message.blocks, *links))
+
+
 def case(name, incident, context):
     if name == "many":
         told = [({**incident, "id": f"i{n:02}", "onset_step": 5000.0 + n}, "opened") for n in range(12)]
-        return compose_all("hero-moe", told, context)[0]
+        return linked(compose_all("hero-moe", told, context)[0], *PAGES["many"])
     if name == "resolved":
         incident = {**incident, "status": "resolved", "resolved_step": 5900.0}
-    return compose("hero-moe", incident, name, context)
+    return linked(compose("hero-moe", incident, name, context), *PAGES["one"])
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -64,9 +75,8 @@ def hostile_message(name, incident):
     incident["hypotheses"] = [{"pattern": name, "score": 1.0, "contradicted": [name]}]
     about = Context(
         events=[Event(name, 5204.0, note=name)], metrics={name: name}, not_checked=[(name, name)], similar=name, owner=name,
-        link=f"javascript:{name}",
     )  # fmt: skip
-    return compose(name, incident, "opened", about)
+    return linked(compose(name, incident, "opened", about), Link(name, f"javascript:{name}"))
 
 
 class Tags(HTMLParser):
@@ -132,19 +142,20 @@ def test_a_hostile_name_does_not_add_lines(name, incident):
 
 
 def test_a_link_that_is_none_is_shown_as_text(incident):
-    assert "href" not in as_html(compose("hero", incident, "opened", Context(link="javascript:alert(1)")))
+    message = compose("hero", incident, "opened")
+    assert "href" not in as_html(linked(message, Link("page", "javascript:alert(1)")))
     assert 'href="https://a.example/?x=1&amp;y=2"' in as_html(
-        compose("hero", incident, "opened", Context(link="https://a.example/?x=1&y=2"))
+        linked(message, Link("page", "https://a.example/?x=1&y=2"))
     )
 
 
 def test_links_that_follow_each_other_stand_in_one_line_of_a_chat(incident, context):
-    message = compose("hero", incident, "opened", context)
-    more = replace(message, blocks=(*message.blocks, Link("I have it in hand", "https://a.example/ack/1")))
+    message = case("opened", incident, context)
+    more = linked(message, Link("I have it in hand", "https://a.example/ack/1"))
     for shown in (as_text, as_markdown):
         assert len(shown(more).split("\n")) == len(shown(message).split("\n")) <= 12
-        assert "https://watch.example.org/hero?run=1&x=2" in shown(more).split("\n")[-1]
+        assert f"{RECORD}/incident-7f3a21c09b44.html" in shown(more).split("\n")[-1]
         assert "https://a.example/ack/1" in shown(more).split("\n")[-1]
     (page,) = as_slack(more)
     links = [part for part in page["blocks"][-1]["elements"][0]["elements"] if part["type"] == "link"]
-    assert [each["text"] for each in links] == ["Page of this run", "I have it in hand"]
+    assert [each["text"] for each in links] == ["Page of this incident", "I have it in hand"]

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from flows.record.artifacts import markdown, rows
 from flows.record.page import page
 from flows.record.pictures import draw
 from flows.record.verdict import ranked, verdict
@@ -135,8 +134,6 @@ def test_a_hostile_name_stays_text(name, incident):
     seen = outline(text)
     assert not seen.tags & {"script", "img"}
     assert not any(sign in text for sign in "\x1b\x00\u202e")
-    assert not any(sign in markdown([document], [name]) for sign in "\x1b\x00\u202e")
-    assert "<script" not in markdown([document], [name]).replace("\\<", "")
 
 
 def test_open_comes_before_resolved_and_grave_before_mild(incident):
@@ -151,12 +148,3 @@ def test_open_comes_before_resolved_and_grave_before_mild(incident):
         "Nothing is open up to step 5,400; 1 earlier incident, the worst: S4"
     )
     assert verdict(run_document([], samples=0)) == "Nothing to judge: no samples were read."
-
-
-def test_artifacts_tell_the_failures_first_and_every_incident(incident):
-    text = markdown([run_document([incident])], ["source `x` does not answer"])
-    assert text.index("Failed") < text.index("hero-moe")
-    assert "- **S3 open** train/loss diverged" in text
-    table = rows([run_document([incident]), run_document([], run="quiet")])
-    assert [row["what"] for row in table] == [incident["title"], "nothing found"]
-    assert table[0]["step"] == "5,204" and table[0]["resolved"] == ""

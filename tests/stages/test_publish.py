@@ -7,7 +7,7 @@ from flows.messages.blocks import from_json
 from flows.records import STORED_SCHEMA, Attempt, Description, Role
 from flows.stages.announce import announcer
 from flows.stages.document import curves_of, incidents_of, run_document
-from flows.stages.publish import chart_of, charted, folder_name, publish
+from flows.stages.publish import chart_of, charted, publish
 from flows.store import open_store
 
 NOW = 1_800_000_000.0
@@ -100,17 +100,6 @@ def test_the_chart_of_a_delivery_is_that_of_its_incident(store):
     chart = chart_of(store)
     assert chart({"run": "hero/moe v3", "incident_id": "aa"}).startswith(b"\x89PNG")
     assert chart({"run": "hero/moe v3", "incident_id": "gone"}) is None
-
-
-@pytest.mark.parametrize("name", ["../../etc", "a/b", "", "..", "x" * 300, "naïve run", "a\x00b", "CON.", "-rf"])
-def test_no_name_leaves_the_folder(name):
-    safe = folder_name(name)
-    assert safe and "/" not in safe and not safe.startswith((".", "-")) and len(safe) < 100
-    assert folder_name("plain-name_1.2") == "plain-name_1.2"
-
-
-def test_names_that_differ_stay_apart():
-    assert len({folder_name(name) for name in ("a/b", "a b", "a:b", "a-b")}) == 4
 
 
 def incident(identity, severity, history=(), status="open"):
