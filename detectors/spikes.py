@@ -146,7 +146,7 @@ def _continues(chunk: Chunk, k: int, z: Any, now: dict[str, Any]) -> list[Said]:
     rest = float(value - now["a"] - now["b"] * log_step(chunk.step[at])) if np.isfinite(value) else math.inf
     now["peak"] = max(now["peak"], float(chunk.value[at])) if np.isfinite(value) else now["peak"]
     now["rest"] = [*now["rest"], rest][-LATE:]
-    out = rest > K * now["scale"]
+    out = rest > K * now["scale"] and not chunk.value[at] <= 0  # what has no logarithm is not above anything
     now["calm"] = 0 if rest > K / 2 * now["scale"] else now["calm"] + 1
     lone = now["lone"]
     if lone and out and age <= 2 and rest >= max(EFFECT, TAIL * max(now["rest"])):

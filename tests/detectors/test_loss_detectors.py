@@ -181,3 +181,11 @@ def test_a_loss_that_stands_far_above_its_curve_pages_though_it_is_not_twice_its
     # and it is over when it stands no higher than before it began
     (end,) = [o for o in over if o.detector == "shifts"]
     assert 1044 < end.step < 1500
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_a_spike_that_is_followed_by_no_loss_at_all_is_one_of_one_sample(value):
+    loss_ = loss(900)[1]
+    loss_[600:602] = [6.0, value]
+    (found,) = [f for f in said(loss_)[0] if f.detector == "spikes"]
+    assert (found.severity, found.onset_step, found.detected_step) == (1, 601, 601)
