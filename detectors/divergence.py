@@ -78,8 +78,10 @@ def _bars(chunk: Chunk, best: float) -> tuple[Array, float]:
 
 
 def _turns(chunk: Chunk) -> list[int]:
-    """Where, from the chunk's first sample on, a level is new: at the start of the run and at each change of the data."""
-    at = [int(np.searchsorted(chunk.step, step)) - chunk.offset for step, kind in chunk.events if kind in RESETS]
+    """Where, from the chunk's first sample on, a level is new: at the start of the run and at each change of the data,
+    or where that became known."""
+    told = [max(step, since) for step, kind, since in chunk.events if kind in RESETS]
+    at = [int(np.searchsorted(chunk.step, step)) - chunk.offset for step in told]
     start = [0] if chunk.start == 0 else []
     return sorted({*start, *(turn for turn in at if -2 * BLOCK < turn < len(chunk.indices))})
 

@@ -69,9 +69,13 @@ def scan(chunk: Chunk, state: State) -> tuple[list[Said], State]:
 def _evaluate(chunk: Chunk, index: int, now: dict[str, Any]) -> list[Said]:
     said: list[Said] = []
     levels = [(_old_enough(now[name], unit, index), unit) for name, unit in (("fine", BLOCK), ("coarse", CHUNK))]
-    for step, kind in chunk.events:
+    for step, kind, since in chunk.events:
         done = next((size for at, what, size in now["tested"] if (at, what) == (step, kind)), 0)
-        if kind in ROUTINE or not now["coarse"][0, 0] <= step < now["coarse"][-1, 0]:
+        if (
+            kind in ROUTINE
+            or since > chunk.step[chunk.at(index)]
+            or not now["coarse"][0, 0] <= step < now["coarse"][-1, 0]
+        ):
             continue
         for window in _around(levels, step):
             kink = best_kink(window[0], window[1], np.array([step]))

@@ -135,14 +135,14 @@ def _sums(chunk: Chunk, values: Array, base: Expectation, part: slice, now: dict
 
 
 def _noise_before(chunk: Chunk, index: NDArray[np.int64], noise: Array, now: dict[str, Any]) -> Array:
-    """For each sample the noise before the newest declared change behind it, for FROZEN samples; else 0."""
+    """For each sample the noise before the newest change behind it that is known, for FROZEN samples; else 0."""
     until, least = now.get("noise_before", (0, 0.0))
     out = np.where(index < until, least, 0.0)
-    for step, kind in chunk.events:
-        at = int(np.searchsorted(chunk.step, step)) + chunk.first - int(index[0])
-        if kind in OTHER_NOISE and 0 <= at < len(index) and np.isfinite(noise[at]):
+    for step, kind, since in chunk.events:
+        at, heard = (np.searchsorted(chunk.step, [step, max(step, since)]) + chunk.first - int(index[0])).tolist()
+        if kind in OTHER_NOISE and at >= 0 and heard < len(index) and np.isfinite(noise[at]):
             now["noise_before"] = (int(index[at]) + FROZEN, float(noise[at]))
-            out[at:] = noise[at]
+            out[heard:] = noise[at]
     return out
 
 
@@ -200,7 +200,7 @@ def _alarm(
 def _declared(chunk: Chunk, first: int, at: int) -> bool:
     """Whether another batch, length or mixture was declared from the sample before the onset on."""
     low, high = chunk.step[max(first - 1, 0)], chunk.step[at]
-    return any(kind in OTHER_NOISE and low <= step <= high for step, kind in chunk.events)
+    return any(kind in OTHER_NOISE and low <= step <= high and since <= high for step, kind, since in chunk.events)
 
 
 def _moves(chunk: Chunk, values: Array, base: Expectation, k: int, first: int, sign: float) -> bool:

@@ -13,7 +13,7 @@ from detectors.noise import CHUNK
 from detectors.noise import NEEDED as YOUNGEST
 from detectors.sections import JointDetector
 from detectors.series import Array, Series
-from detectors.window import LOOKBACK, Chunk, Detector, Said, State
+from detectors.window import LOOKBACK, Chunk, Detector, Known, Said, State
 
 EVERY = ("nonfinite",)
 BY_ROLE: dict[str, tuple[str, ...]] = {
@@ -105,7 +105,7 @@ def advance(
     name: str,
     role: str,
     group: str = "",
-    events: Sequence[tuple[float, str]] = (),
+    events: Sequence[Known] = (),
     masked: Sequence[Masked] = (),
 ) -> tuple[list[Said], dict[str, State], int]:
     """Judge all samples from index `start` (a multiple of CHUNK) on; `first` is the index of element 0.
@@ -178,10 +178,10 @@ def is_sentinel(role: str, value: Array) -> NDArray[np.bool_]:
 def inspect(series: Series, events: Sequence[Any] = ()) -> list[Answer]:
     """Everything that can be said about one series, in the order in which a live watch would have said it.
 
-    `events` is what was planned or done: things or mappings with a `step` and a `kind`. An event counts from its step.
+    `events` is what was planned or done: things or mappings with a `step` and a `kind`. They count as known beforehand.
     """
     known = [
-        (float(each["step"]), str(each["kind"])) if isinstance(each, Mapping) else (each.step, each.kind)
+        Known(float(each["step"]), str(each["kind"])) if isinstance(each, Mapping) else Known(each.step, each.kind)
         for each in events
     ]
     said, _, _ = advance(

@@ -4,10 +4,11 @@ Everything that detectors compute hangs on positions that are multiples of BLOCK
 the watch happened to run. So a chunk may be shown sample by sample, and its answers only grow.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,6 +22,17 @@ assert LOOKBACK % CHUNK == 0 and CHUNK % BLOCK == 0
 
 State = Mapping[str, Any]
 Said = tuple[int, Answer]  # the sample index at which it could be said, and what is said
+
+
+class Known(NamedTuple):
+    """What was planned or done: where, of which kind, and the step from which on that is known (-inf: beforehand).
+
+    A detector may use it at samples from `since` on only, whatever it does to those before.
+    """
+
+    step: float
+    kind: str
+    since: float = -math.inf
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class Chunk:
     name: str
     role: str
     group: str = ""
-    events: Sequence[tuple[float, str]] = ()  # step and kind of what was planned or done, those of later steps too
+    events: Sequence[Known] = ()  # those of later steps too
 
     @property
     def offset(self) -> int:

@@ -20,6 +20,7 @@ from flows.stages.against import Against, judged_against
 from flows.stages.bounds import Watched, bounds_of
 from flows.stages.crowd import Roles
 from flows.stages.fresh import Flat, Fresh, Key, Samples, fresh
+from flows.stages.heard import known_to
 from flows.stages.joint import Line, judge_evals
 from flows.stages.known import masked_of
 from flows.stages.memory import Memory
@@ -55,7 +56,6 @@ def collect(
         new = fresh(found.rows, lambda name: _together(*metrics[name]))
     past = Past(store, run, found, metrics, limits, out)
     by_number = {each.attempt: each for each in found.attempts}
-    declared = [(each.step, each.kind) for each in found.events]
     masked = masked_of(store, run)
     for attempt in new.attempts:
         each = by_number[attempt]
@@ -66,7 +66,7 @@ def collect(
         remembered: dict[Key, Line] = {
             (attempt, name): (m.step, m.value) for name, m in memories.items() if metrics[name][0] == "loss"
         }
-        events = sorted({*declared, *_restarts(by_number, attempt)})
+        events = known_to(found.events, found.attempts, attempt, state)
         for name, part in parts.items():
             role, group = metrics[name]
             said, done = judge_metric(
@@ -107,15 +107,6 @@ def collect(
 def roles_of(metrics: pl.DataFrame) -> Roles:
     """Role and group of each metric of a run."""
     return dict(zip(metrics["name"], metrics.select("role", "group_name").iter_rows(), strict=True))
-
-
-def _restarts(attempts: Mapping[int, Attempt], attempt: int) -> list[tuple[float, str]]:
-    """The steps at which an attempt and those before it began: no later one, which it could not know of."""
-    out = []
-    while (each := attempts[attempt]).parent is not None:
-        out.append((each.first_step, "restart"))
-        attempt = each.parent
-    return out
 
 
 def _together(role: str, group: str) -> bool:

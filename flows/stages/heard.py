@@ -1,5 +1,6 @@
 """From which step on an event counts: the first one that was logged after somebody put it on record.
 
+So it is for the detectors, which ask what happened at a step, as for the incidents, which are lowered by it.
 Once found it is kept, so that it depends on the samples and not on when the watch ran. What was logged before never
 learns of it: an event that was declared too late lowers an incident from then on and leaves what was said as it was.
 """
@@ -10,8 +11,9 @@ from dataclasses import replace
 
 import polars as pl
 
+from detectors.window import Known
 from flows.incidents.severity import StepOf
-from flows.records import Event
+from flows.records import Attempt, Event
 from flows.stages.planned import SOURCE
 from flows.stages.runstate import RunState
 
@@ -34,6 +36,29 @@ def hear(rows: pl.DataFrame, events: Sequence[Event], state: RunState) -> None:
 def dated(events: Sequence[Event]) -> list[Event]:
     """Those of a plan without the moment at which they were stored: a plan counts from its own steps."""
     return [replace(each, recorded_at=None) if each.source == SOURCE else each for each in events]
+
+
+def known_to(events: Sequence[Event], attempts: Sequence[Attempt], attempt: int, state: RunState) -> list[Known]:
+    """What was planned or done, with the step from which on an attempt knows it."""
+    heard = step_of(state, attempt)
+    told = {
+        Known(each.step, each.kind)
+        if each.recorded_at is None
+        else Known(each.step, each.kind, heard(each.recorded_at))
+        for each in dated(events)
+    }
+    return sorted({*told, *(Known(each.step, each.kind) for each in restarts(attempts, attempt))})
+
+
+def restarts(attempts: Sequence[Attempt], attempt: int) -> list[Event]:
+    """That an attempt, and those before it in its line, began. Of a later one it could not know: it is no cause of what it
+    cut off."""
+    by_number = {each.attempt: each for each in attempts}
+    found, each = [], by_number[attempt]
+    while each.parent is not None:
+        found.append(Event("restart", each.first_step, source="detected"))
+        each = by_number[each.parent]
+    return found
 
 
 def step_of(state: RunState, attempt: int) -> StepOf:

@@ -17,12 +17,12 @@ from flows.incidents import Incident, Transition, fold, may_change, remembered, 
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
 from flows.incidents.outcomes import ranked
 from flows.incidents.people import by_hand
-from flows.records import Event, Operation
+from flows.records import Operation
 from flows.stages.against import Against, of_against
 from flows.stages.answers import collect, roles_of
 from flows.stages.bounds import Watched, settle
 from flows.stages.coverage import coverage, of_bounds
-from flows.stages.heard import dated, hear, step_of
+from flows.stages.heard import dated, hear, restarts, step_of
 from flows.stages.past import Answers
 from flows.stages.runstate import RunState
 from flows.store import Store, Waiting
@@ -187,8 +187,7 @@ def _folded(
     playbook: Playbook,
 ) -> list[Incident]:
     """Incidents of every attempt that has live answers; drops from the state what cannot change any more."""
-    restarts = [Event("restart", a.first_step, source="detected") for a in waiting.attempts if a.parent is not None]
-    events = [*dated(waiting.events), *restarts]
+    declared = dated(waiting.events)
     roles, names = set(waiting.metrics["role"]), frozenset(waiting.metrics["name"])
     horizon = max([0.0, *waiting.metrics["last_step"].drop_nulls()])
     out: list[Incident] = []
@@ -204,7 +203,7 @@ def _folded(
             run,
             each.attempt,
             answers,
-            events,
+            [*declared, *restarts(waiting.attempts, each.attempt)],
             playbook(),
             horizon_step=reach,
             roles=roles,

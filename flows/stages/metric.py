@@ -10,6 +10,7 @@ from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 from detectors.silence import launched
 from detectors.suite import FROM_LAUNCH, TOGETHER, Masked, advance, carried, detectors_of, is_sentinel
+from detectors.window import Known
 from flows.stages.fresh import Samples
 from flows.stages.memory import Memory
 
@@ -22,13 +23,13 @@ def judge_metric(
     role: str,
     group: str,
     bounds: Sequence[own.Bound] = (),
-    events: Sequence[tuple[float, str]] = (),
+    events: Sequence[Known] = (),
     masked: Sequence[Masked] = (),
 ) -> tuple[list[Answer], Array]:
     """Answers that the new samples make possible, in order of their sample index; and the blocks of 16 they complete.
 
-    `masked` are stretches that are no baseline, `events` step and kind of what was planned or done in the lineage of the
-    attempt. What the user's `bounds` say stands behind the others.
+    `masked` are stretches that are no baseline, `events` what was planned or done in the lineage of the attempt. What the
+    user's `bounds` say stands behind the others.
     """
     known = len(memory.step)
     _take(memory, new, role)

@@ -1,6 +1,7 @@
 """One suite over every detector: pure, causal, and the same however the samples are cut."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -23,20 +24,28 @@ from detectors.suite import (
     load,
     load_joint,
 )
+from detectors.window import Known
 from flows.stages.memory import Memory, decode, encode
 
 NAMES = sorted({*EVERY, *(name for names in (*BY_ROLE.values(), *LEAF.values()) for name in names)})
 ROLES = sorted(role for role, names in BY_ROLE.items() if names)
 
 
-def judged_in(cuts: list[int], series: tuple[np.ndarray, np.ndarray, np.ndarray], role: str) -> list[str]:
-    """What is said when the samples arrive up to each cut, through the memory's bytes; other data began midway."""
+def judged_in(
+    cuts: list[int], series: tuple[np.ndarray, np.ndarray, np.ndarray], role: str, late: int | None = None
+) -> list[str]:
+    """What is said when the samples arrive up to each cut, through the memory's bytes; other data began midway.
+
+    With `late` that is only known from this sample on, and whoever judges those before does not hear of it.
+    """
     memory, out, before = Memory(), [], 0
-    events = [
-        (float(series[0][len(series[0]) // 2]), "data_mix"),
-        (float(series[0][len(series[0]) // 3]), "batch_size"),
+    since = -math.inf if late is None else float(series[0][late])
+    told = [
+        Known(float(series[0][len(series[0]) // 2]), "data_mix", since),
+        Known(float(series[0][len(series[0]) // 3]), "batch_size", since),
     ]
     for cut in [*cuts, len(series[0])]:
+        events = [each for each in told if late is None or cut > late]
         memory = Memory.load(memory.dump())
         memory.take(*(part[before:cut] for part in series))
         said, memory.states, memory.start = advance(
@@ -56,6 +65,15 @@ def test_any_slices_say_the_same_to_the_bit(role, seed, size, data):
     series = faulty(role, seed, size)
     cuts = sorted(data.draw(st.lists(st.integers(0, size), max_size=8)))
     assert judged_in(cuts, series, role) == judged_in([], series, role)
+
+
+@pytest.mark.parametrize("role", sorted({"loss", "grad_norm", "router_entropy", "param_norm"} & set(ROLES)))
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(300, 1400), data=st.data())
+def test_what_is_known_late_changes_nothing_that_was_said_before(role, seed, size, data):
+    series, late = faulty(role, seed, size), data.draw(st.integers(0, size - 1))
+    cuts = sorted({late, *data.draw(st.lists(st.integers(0, size), max_size=3))})
+    assert judged_in(cuts, series, role, late) == judged_in([], series, role, late)
 
 
 @pytest.mark.parametrize("role", ROLES)

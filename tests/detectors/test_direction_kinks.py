@@ -9,6 +9,7 @@ from scipy.signal import lfilter
 from detectors import Finding, Series, inspect
 from detectors.hinges import best_kink, intervals, middle
 from detectors.suite import advance
+from detectors.window import Known
 from flows.records import Event
 from flows.stages.memory import Memory
 
@@ -114,7 +115,7 @@ def test_the_best_kink_lies_where_the_line_breaks():
 @given(cuts=st.lists(st.integers(0, SIZE), max_size=5))
 def test_slices_with_events_say_the_same_to_the_bit(cuts):
     step, value = np.arange(SIZE, dtype=float), bent(noise=0.01)
-    events = [(3_000.0, "deploy"), (6_000.0, "data_mix")]
+    events = [Known(3_000.0, "deploy"), Known(6_000.0, "data_mix")]
 
     def judged(edges: list[int]) -> list[str]:
         memory, out, before = Memory(), [], 0
