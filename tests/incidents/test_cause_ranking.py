@@ -199,3 +199,26 @@ def test_one_layer_alone_is_an_imbalance_and_all_together_a_collapse(found):
 def test_a_checkpoint_that_is_late_is_no_hang(found):
     late = found("stall", "checkpoint", detector="checkpoints", severity=3)
     assert best(late, roles={"loss", "checkpoint"}).pattern == "checkpoint_not_advancing"
+
+
+LOGGED = {"loss", "grad_norm", "learning_rate", "step_time", "mfu", "data_wait"}
+
+
+def stall(found, seconds, **more):
+    return found("stall", severity=2, direction="none", unit="seconds", magnitude=seconds, seconds=seconds, **more)
+
+
+def test_a_standstill_before_the_run_went_back_is_a_hang_and_a_way_back_without_one_is_not(found):
+    back = found("rewind", "other", metric="", direction="none", severity=0)
+    for wait in (1_000.0, 4_000.0):
+        assert best(stall(found, wait), back, roles=LOGGED, events={"restart"}).pattern == "hang_and_restart"
+    assert best(back, roles=LOGGED, events={"restart"}).pattern == "step_rewind_replay"
+    assert best(stall(found, 1_000.0), roles=LOGGED).pattern == "step_pause"
+    assert best(stall(found, 4_000.0), roles=LOGGED).pattern == "hang_and_restart"
+
+
+def test_a_run_of_which_nothing_has_come_since_is_no_pause_whatever_was_slow_before(found):
+    silence = found("stall", severity=4, direction="none", silent=True)
+    slow = [found("spike", "step_time", severity=0), found("spike", "mfu", direction="down", severity=0)]
+    for events in ((), {"deploy"}, {"restart"}, {"checkpoint"}):
+        assert best(silence, *slow, roles=LOGGED, events=events).pattern == "hang"
