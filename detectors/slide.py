@@ -58,7 +58,8 @@ def _takes(chunk: Chunk, at: slice, index: int, now: dict[str, Any]) -> None:
     steps, parts = chunk.step[at].reshape(-1, PART)[:, 0], list(now["parts"])
     for k in np.flatnonzero(np.isfinite(speed).sum(axis=1) > PART // 2):
         parts.append((index - CHUNK + 1 + PART * int(k), float(steps[k]), float(np.nanmedian(speed[k]))))
-    turn = max((step for step, kind in chunk.events if kind in ANEW and step <= chunk.step[at][-1]), default=-np.inf)
+    known = (step for step, kind, since in chunk.events if kind in ANEW and max(step, since) <= chunk.step[at][-1])
+    turn = max(known, default=-np.inf)
     now["parts"] = [list(part) for part in parts if part[1] >= turn][-KEPT:]
 
 
