@@ -39,6 +39,13 @@ def transformed(role: str, value: Array, base: float = 1.0) -> Array:
         return np.where(np.isfinite(value) & (value > 0), np.log(value / base), np.nan)
 
 
+def as_logged(role: str, value: Array, base: float = 1.0) -> Array:
+    """What `transformed` made of it, back on the scale of the metric."""
+    if role in ("token_drop", "eval_score"):
+        return np.asarray(1 / (1 + np.exp(-value)))
+    return np.asarray(base - np.exp(value) if role == "router_entropy" else base * np.exp(value))
+
+
 def began(value: Array) -> float:
     """Where a norm began: the median of its first samples."""
     first = value[np.isfinite(value) & (value > 0)][:FIRST]

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.messages.document import IncidentDoc
 from flows.messages.plain import plain
-from flows.record.curves import Curve, window
+from flows.record.curves import Curve, known_until, window
 from flows.record.markers import GRID, INK, MUTED, PAPER, markers, onset_interval
 from flows.records import Attempt, Event
 
@@ -33,14 +33,15 @@ def incident_chart(
     """
     import altair as alt
 
-    from flows.record.panels import Frame, panel, strip
+    from flows.record.axis import Frame
+    from flows.record.panels import panel, strip
 
     if not curves:
         raise ValueError(f"incident {incident['id']}: no samples to draw")
     span = window(incident, curves[0])
-    marks = tuple(markers(incident, events, attempts, span))
-    frame = Frame(incident, tuple(attempts), marks, span, width - 74)
     shown = curves[:MOST_PANELS]
+    marks = tuple(markers(incident, events, attempts, span, known_until(shown)))
+    frame = Frame(incident, tuple(attempts), marks, span, width - 74)
     # Altair holds each part against its schema as it is made (measured: half of the time); a test does so with the whole
     with alt.utils.schemapi.debug_mode(False):
         panels = [strip(frame)]
@@ -62,7 +63,7 @@ def incident_chart(
 def _look(incident: IncidentDoc, shown: Sequence[Curve], width: int, titled: bool) -> dict[str, Any]:
     """The title with the notes below it, or the notes alone."""
     moved = {f["metric"] for f in incident.get("findings", []) if f["metric"]} - {curve.name for curve in shown}
-    notes = _notes(incident, len(moved))
+    notes = [line for note in _notes(incident, len(moved)) for line in wrap(note, max(int(width / 6.6), 20))]
     look: dict[str, Any] = {"anchor": "start", "frame": "bounds", "offset": 8}
     if not titled:
         return look | {"text": notes[1:], "fontSize": 12, "fontWeight": "normal", "color": MUTED}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,34 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """What smaller runs predict of a metric: nine of ten points lie between `low` and `high`, at each of `step`.
+
+    From step `known_until` on a rung is missing that ended early: it is extrapolated, and wider. `blocks` is how many
+    samples a point is the mean of.
+    """
+
+    step: Floats
+    low: Floats
+    centre: Floats
+    high: Floats
+    known_until: float = math.inf
+    blocks: int = 1
+
+
+@dataclass(frozen=True)
 class Curve:
-    """All samples of one metric, every attempt; `step`, `value`, `attempt` are equally long, in source order."""
+    """All samples of one metric, every attempt; `step`, `value`, `attempt` are equally long, in source order.
+
+    `ladder` is what was expected of it, a part for each version on record.
+    """
 
     name: str
     step: Floats
     value: Floats
     attempt: Ints
     unit: str = ""
+    ladder: tuple[Predicted, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,6 +54,23 @@ class Band:
     low: Floats
     high: Floats
     samples: int
+
+
+def within(parts: Sequence[Predicted], span: tuple[float, float]) -> list[Predicted]:
+    """What of each lies between two steps, cut at them."""
+    out = []
+    for part in parts:
+        first, last = max(span[0], float(part.step[0])), min(span[1], float(part.step[-1]))
+        if first < last:
+            at = np.unique([first, *part.step[(part.step > first) & (part.step < last)], last])
+            low, centre, high = (np.interp(at, part.step, each) for each in (part.low, part.centre, part.high))
+            out.append(replace(part, step=at, low=low, centre=centre, high=high))
+    return out
+
+
+def known_until(curves: Sequence[Curve]) -> float:
+    """The step behind which a rung of a ladder is missing; infinite where none is."""
+    return min((part.known_until for curve in curves for part in curve.ladder), default=math.inf)
 
 
 def standing(curve: Curve, attempts: Sequence[Attempt]) -> NDArray[np.bool_]:

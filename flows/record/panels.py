@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
 
 import altair as alt
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from flows.messages.document import IncidentDoc
 from flows.messages.plain import number, plain
-from flows.record.curves import Band, Curve, band_before, onset_of, standing, thin
+from flows.record import laddered
+from flows.record.axis import Frame, Rows, on_steps
+from flows.record.curves import Band, Curve, band_before, onset_of, standing, thin, within
 from flows.record.markers import ALARM, BAND, DASH, INK, LINE, MUTED, PAPER, TONE, Marker, onset_interval
-from flows.records import Attempt
 
 ROW = 15  # height of one label
-Rows = list[dict[str, Any]]
 # at the foot for NaN, at the edge that it left by for an infinity: shape, angle, whether at the top
 ODD_LOOKS = {
     "NaN": ("cross", 45, False),
@@ -25,28 +25,11 @@ ODD_LOOKS = {
 }
 
 
-@dataclass(frozen=True)
-class Frame:
-    """What all panels of one chart share: `span` in steps, `width` in pixels.
-
-    `data` gathers the rows of every layer; layers only name theirs. Altair copies and checks everything again at each
-    join of layers (measured: four fifths of the time), so layers are joined as plain specs here, and channels are given
-    as objects: Altair looks for the class of a bare "field:Q" in all of its schema (measured: half of the rest).
-    """
-
-    incident: IncidentDoc
-    attempts: tuple[Attempt, ...]
-    marks: tuple[Marker, ...]
-    span: tuple[float, float]
-    width: int
-    data: dict[str, Rows] = field(default_factory=dict)
-
-
 def strip(frame: Frame) -> dict[str, Any]:
     """A row a marker with its label on the side where there is room: labels never lie on each other."""
     foot = len(frame.marks) * ROW + 6
     rows = [_label(frame, mark, row) for row, mark in enumerate(frame.marks)]
-    base = _on_steps(frame, rows)
+    base = on_steps(frame, rows)
     across = alt.Scale(domain=[0, foot], range=[0, foot])
     rule = _rules(base).encode(y=alt.Y("top:Q", scale=across, axis=None), y2=alt.Y2("foot:Q"))
     words = base.encode(text=alt.Text("label:N"), y=alt.Y("middle:Q", scale=across, axis=None))
@@ -97,34 +80,45 @@ def panel(frame: Frame, curve: Curve, height: int, lowest: bool) -> dict[str, An
     old, _ = points(curve, ~stands, frame.span, frame.width)
     known = _level_before(frame.incident, curve.name)
     shown = _near(frame, onset, [*current, *old])
-    scale, ticks, notes = _scale(shown, band, known)
+    ladder = [laddered.rows_of(part) for part in within(curve.ladder, frame.span)]
+    scale, ticks, notes = _scale(shown, band, known, ladder)
     notes += (
         ["earlier values off the chart"] if len(shown) < len(current) + len(old) and _is_cut(scale, current) else []
     )
-    y = alt.Y("value:Q", scale=scale, axis=alt.Axis(title=None, **ticks))
+
+    def on(name: str) -> alt.Y:
+        return alt.Y(f"{name}:Q", scale=scale, axis=alt.Axis(title=None, **ticks))
+
+    y = on("value")
     layers = [_trouble(frame, lowest), *_uncertain(frame, lowest)]
     if band is not None:
-        layers.append(_on_steps(frame, _corners(band, frame), lowest).mark_area(color=BAND, opacity=0.45, clip=True))
+        layers.append(on_steps(frame, _corners(band, frame), lowest).mark_area(color=BAND, opacity=0.45, clip=True))
         layers[-1] = layers[-1].encode(y=y, y2=alt.Y2("high:Q"))
+    bases = [on_steps(frame, rows, lowest) for rows in ladder]
+    layers += laddered.area(bases, on)
+    notes += [laddered.note(curve.ladder)] if ladder else []
     if old:
         notes.append("dashed: abandoned attempt")
         dashed = {"color": MUTED, "strokeDash": [4, 3], "strokeWidth": 1, "clip": True}
-        layers.append(_on_steps(frame, old, lowest).mark_line(**dashed).encode(y=y, detail=alt.Detail("part:N")))
+        layers.append(on_steps(frame, old, lowest).mark_line(**dashed).encode(y=y, detail=alt.Detail("part:N")))
     if known is not None:
-        level = _on_steps(frame, [{"step": frame.span[0], "end": frame.span[1], "value": known}], lowest).encode(y=y)
+        level = on_steps(frame, [{"step": frame.span[0], "end": frame.span[1], "value": known}], lowest).encode(y=y)
         layers.append(level.mark_rule(color=INK, strokeDash=[2, 3], strokeWidth=1).encode(x2=alt.X2("end:Q")))
         notes.append(f"dotted: {number(known)} before")
     points_too = {"size": 22, "color": LINE} if len(current) <= 60 else False
-    line = _on_steps(frame, current, lowest).mark_line(color=LINE, strokeWidth=1.5, clip=True, point=points_too)
-    layers.append(line.encode(y=y, detail=alt.Detail("part:N")))
-    layers.append(_rules(_on_steps(frame, [_mark(mark) for mark in frame.marks], lowest)))
+    line = on_steps(frame, current, lowest).mark_line(color=LINE, strokeWidth=1.5, clip=True, point=points_too)
+    samples = line.encode(y=y, detail=alt.Detail("part:N"))
+    edges = laddered.edges(bases, on)
+    layers += [*edges, samples] if laddered.is_smooth(current, scale) else [samples, *edges]
+    layers.append(_rules(on_steps(frame, [_mark(mark) for mark in frame.marks], lowest)))
     layers += _odd_marks(frame, odd, height, lowest)
     notes += [f"{'×' if name == 'NaN' else '▲' if name == 'Infinity' else '▼'} {name}" for name in _names(odd)]
     text = plain(curve.name, max(24, int(frame.width / 7.6))) + (f" ({plain(curve.unit, 20)})" if curve.unit else "")
     title: dict[str, Any] = {"text": text, "anchor": "start", "frame": "group", "offset": 3}
     title |= {"fontSize": 13, "color": INK}
     if notes:
-        title |= {"subtitle": " · ".join(notes), "subtitleColor": MUTED, "subtitleFontSize": 11}
+        told = wrap(" · ".join(notes), max(int(frame.width / 5.2), 20))
+        title |= {"subtitle": told, "subtitleColor": MUTED, "subtitleFontSize": 11}
     return {**_joined(layers, frame.width, height), "title": alt.TitleParams(**title).to_dict(validate=False)}
 
 
@@ -158,15 +152,6 @@ def _is_cut(scale: alt.Scale, rows: Rows) -> bool:
     return any(not low <= row["value"] <= high for row in rows)
 
 
-def _on_steps(frame: Frame, rows: Rows, axis: bool = False) -> Any:
-    """A chart of `rows` on the common step axis; every layer of a panel must want the same axis, else Vega drops it."""
-    ticks = alt.Axis(format=",.12~r", title="step", tickCount=5, grid=False) if axis else None
-    x = alt.X("step:Q", scale=alt.Scale(domain=list(frame.span), nice=False, zero=False), axis=ticks)
-    name = f"rows{len(frame.data)}"
-    frame.data[name] = rows
-    return alt.Chart(alt.NamedData(name=name)).encode(x=x)
-
-
 def _level_before(incident: IncidentDoc, name: str) -> float | None:
     """The level that a detector measured its change from, which may lie long before the chart."""
     for finding in incident.get("findings", []):
@@ -177,7 +162,9 @@ def _level_before(incident: IncidentDoc, name: str) -> float | None:
     return None
 
 
-def _scale(rows: Rows, band: Band | None, known: float | None) -> tuple[alt.Scale, dict[str, Any], list[str]]:
+def _scale(
+    rows: Rows, band: Band | None, known: float | None, ladder: Sequence[Rows]
+) -> tuple[alt.Scale, dict[str, Any], list[str]]:
     """Linear around what is there; logarithmic when all is positive and the top is 30 times the middle.
 
     With it the axis' ticks (powers of ten on the latter, all others only clutter) and what to tell the reader.
@@ -195,6 +182,7 @@ def _scale(rows: Rows, band: Band | None, known: float | None) -> tuple[alt.Scal
         low, high = min(low, known), max(high, known)
     if band is not None:
         low, high = min(low, float(band.low[1:].min())), max(high, float(band.high[1:].max()))
+    low, high = laddered.reach(ladder, low, high)
     style = ".3~s" if max(abs(low), abs(high)) >= 1e4 else ".4~g"
     pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     return alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False), {"tickCount": 4, "format": style}, []
@@ -213,7 +201,7 @@ def _trouble(frame: Frame, axis: bool) -> Any:
     end = frame.incident.get("resolved_step")
     stop = frame.span[1] if end is None else min(end, frame.span[1])
     rows = [{"step": max(frame.incident["onset_step"], frame.span[0]), "end": stop}]
-    return _on_steps(frame, rows, axis).mark_rect(color=ALARM, opacity=0.07).encode(x2=alt.X2("end:Q"))
+    return on_steps(frame, rows, axis).mark_rect(color=ALARM, opacity=0.07).encode(x2=alt.X2("end:Q"))
 
 
 def _uncertain(frame: Frame, axis: bool) -> list[Any]:
@@ -225,7 +213,7 @@ def _uncertain(frame: Frame, axis: bool) -> list[Any]:
     if last - first < 0.01 * (frame.span[1] - frame.span[0]):
         return []
     rows = [{"step": first, "end": last}]
-    return [_on_steps(frame, rows, axis).mark_rect(color=ALARM, opacity=0.13).encode(x2=alt.X2("end:Q"))]
+    return [on_steps(frame, rows, axis).mark_rect(color=ALARM, opacity=0.13).encode(x2=alt.X2("end:Q"))]
 
 
 def _odd_marks(frame: Frame, odd: Rows, height: int, axis: bool) -> list[Any]:
@@ -233,7 +221,7 @@ def _odd_marks(frame: Frame, odd: Rows, height: int, axis: bool) -> list[Any]:
     for name, (shape, angle, top) in ODD_LOOKS.items():
         rows = [row for row in odd if row["name"] == name]
         if rows:
-            base = _on_steps(frame, rows, axis).encode(y=alt.value(6 if top else height - 6))
+            base = on_steps(frame, rows, axis).encode(y=alt.value(6 if top else height - 6))
             layers.append(base.mark_point(shape=shape, angle=angle, size=55, filled=True, color=ALARM, opacity=1))
     return layers
 

@@ -13,11 +13,20 @@ from flows.messages.document import IncidentDoc
 from flows.messages.plain import plain, step
 from flows.record.charts import incident_chart, svg
 from flows.record.curves import Curve
-from flows.record.markers import ALARM, BAND, GRID, INK, LINE, MUTED, PAPER
+from flows.record.markers import ALARM, BAND, GRID, INK, LADDER, LINE, MUTED, PAPER
 from flows.records import Attempt, Event
 
 NARROW, WIDE = 370, 900
-_THEME = {INK: "ink", MUTED: "muted", LINE: "line", ALARM: "alarm", BAND: "band", GRID: "grid", PAPER: "paper"}
+_THEME = {
+    INK: "ink",
+    MUTED: "muted",
+    LINE: "line",
+    ALARM: "alarm",
+    BAND: "band",
+    GRID: "grid",
+    PAPER: "paper",
+    LADDER: "ladder",
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,9 @@ def describe(incident: IncidentDoc, curves: Sequence[Curve]) -> str:
     end = incident.get("resolved_step")
     told = f"Line charts of {names} over the steps. It began at step {step(incident['onset_step'])}"
     told += f" and was seen at step {step(incident['detected_step'])}"
-    return told + (f"; resolved at step {step(end)}." if end is not None else "; it is still open.")
+    told += f"; resolved at step {step(end)}." if end is not None else "; it is still open."
+    banded = ", ".join(plain(curve.name, 60) for curve in curves[:4] if curve.ladder)
+    return told + (f" The band that is expected from the ladder is drawn for {banded}." if banded else "")
 
 
 def inline(drawing: str, identity: str, alt: str) -> str:

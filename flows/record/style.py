@@ -1,10 +1,10 @@
 """The style sheet of every page: light and dark, 320 px to wide, and paper."""
 
 STYLE = """
-:root{--paper:#fffffe;--ink:#1a1a1f;--muted:#5f6670;--line:#1d5fa9;--alarm:#b3261f;--band:#9aa7b5;--grid:#e3e6eb;
+:root{--paper:#fffffe;--ink:#1a1a1f;--muted:#5f6670;--line:#1d5fa9;--alarm:#b3261f;--band:#9aa7b5;--grid:#e3e6eb;--ladder:#8a5a00;
 --card:#f6f7f9;--good:#1e6b3a;--warn:#8a5200;color-scheme:light dark}
 @media(prefers-color-scheme:dark){:root{--paper:#15171a;--ink:#ececf0;--muted:#a3abb5;--line:#74b4f5;--alarm:#ff8f85;
---band:#66717e;--grid:#31363d;--card:#1d2025;--good:#7ad39a;--warn:#f2b866}}
+--band:#66717e;--grid:#31363d;--ladder:#e0b050;--card:#1d2025;--good:#7ad39a;--warn:#f2b866}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 header,main,footer{max-width:980px;margin:0 auto;padding:12px 14px}

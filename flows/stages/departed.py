@@ -25,10 +25,7 @@ def departed(
 ) -> list[Answer]:
     """What new samples say; `mine` is the state of this attempt (by version and metric) and goes on, `first` its first step."""
     said: list[Answer] = []
-    for k, body in enumerate(bodies):
-        begin = -math.inf if body.get("from_step") is None else float(body["from_step"])
-        after = bodies[k + 1].get("from_step") if k + 1 < len(bodies) else None
-        end = math.inf if after is None and k + 1 == len(bodies) else -math.inf if after is None else float(after)
+    for k, (body, begin, end) in enumerate(spans(bodies)):
         state, before = mine.setdefault(str(k), {}), parents.get(str(k), {})
         shown = {name: _between(parts[name], begin, end) for name in parts if name in body["metrics"]}
         for name, (step, value) in shown.items():
@@ -41,6 +38,12 @@ def departed(
                 said += found
         said += _evals(body, shown, metrics, state)
     return said
+
+
+def spans(bodies: Sequence[Body]) -> list[tuple[Body, float, float]]:
+    """Each version with the steps that it judges: behind its record (exclusive), up to that of the next one (inclusive)."""
+    begins = [-math.inf if body.get("from_step") is None else float(body["from_step"]) for body in bodies]
+    return list(zip(bodies, begins, [*begins, math.inf][1:], strict=True))
 
 
 def _between(part: Samples, begin: float, end: float) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """A run as `check --json` writes it, read from the store: what pages, charts and messages are made from."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -9,8 +9,9 @@ import polars as pl
 from flows.incidents.people import of
 from flows.messages.document import IncidentDoc, MetricDoc, RunDoc, incident_doc, operation_doc
 from flows.messages.facts import Context
-from flows.record.curves import Curve
+from flows.record.curves import Curve, Predicted
 from flows.records import Operation
+from flows.stages.predicted import predicted
 from flows.store import Store
 
 CHECKED = "checked"
@@ -92,10 +93,13 @@ def _tokens_per_step(metrics: pl.DataFrame) -> float | None:
     return None
 
 
-def curves_of(store: Store, run: str, incident: IncidentDoc, metrics: pl.DataFrame) -> list[Curve]:
+def curves_of(
+    store: Store, run: str, incident: IncidentDoc, metrics: pl.DataFrame, ladder: Sequence[Mapping[str, Any]] = ()
+) -> list[Curve]:
     """The samples to draw, every attempt: the metrics of the findings, by onset, the one the title speaks of first.
 
-    `metrics` are those of the run (`store.metrics`). Without findings none. Reads only as far back as a chart can show.
+    `metrics` are those of the run (`store.metrics`), `ladder` the expectations that it was held to. Without findings none.
+    Reads only as far back as a chart can show.
     """
     names = _names(incident)[:MOST_CURVES]
     if not names:
@@ -109,12 +113,13 @@ def curves_of(store: Store, run: str, incident: IncidentDoc, metrics: pl.DataFra
     reach = 2.0 ** math.ceil(math.log2(reach)) if reach > 0 else 0.0
     rows = store.samples(run, names, onset - reach, end + reach)
     parts = {name: rows.filter(rows["name"] == name) for name in names}
-    return [_curve(name, part, known[name]["unit"]) for name, part in parts.items() if len(part)]
+    bands = {name: predicted(store, run, ladder, known[name]) for name in parts if name in known}
+    return [_curve(name, part, known[name]["unit"], bands[name]) for name, part in parts.items() if len(part)]
 
 
-def _curve(name: str, part: pl.DataFrame, unit: str) -> Curve:
+def _curve(name: str, part: pl.DataFrame, unit: str, band: tuple[Predicted, ...]) -> Curve:
     step, value = part["step"].to_numpy(), part["value"].to_numpy()
-    return Curve(name, step, value, part["attempt"].cast(pl.Int64).to_numpy(), unit)
+    return Curve(name, step, value, part["attempt"].cast(pl.Int64).to_numpy(), unit, band)
 
 
 def _names(incident: IncidentDoc) -> list[str]:

@@ -1,7 +1,7 @@
 """The ladder: rungs out of a store, expectations for a larger run, predictions beside results."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,11 @@ def is_usable(body: object) -> bool:
     if not isinstance(body, dict) or body.get("version") != ladder_fit.VERSION or not body.keys() >= BODY:
         return False
     return all(isinstance(one, dict) and one.keys() >= METRIC for one in body["metrics"].values())
+
+
+def on_record(store: Store, run: str) -> list[Mapping[str, Any]]:
+    """What ladders predicted of a run, oldest first."""
+    return [each.body for each in store.expectations(run) if each.name == LADDER and is_usable(each.body)]
 
 
 def _distinct(rungs: Sequence[Rung]) -> None:

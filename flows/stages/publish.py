@@ -13,6 +13,7 @@ from flows.messages.document import IncidentDoc, RunDoc, severity_number
 from flows.record.places import folder_name
 from flows.record.verdict import ranked
 from flows.stages.document import curves_of, incidents_of, run_document
+from flows.stages.ladder import on_record
 from flows.store import Store
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def publish(store: Store, run: str, out: Path, *, note: str = "", most_charts: i
     document = run_document(store, run)
     folder = out / folder_name(run)
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = drawings(store, document, most_charts)
+    drawn = drawings(store, document, most_charts, on_record(store, run))
     charts = {name: folder / f"{folder_name(name)}.png" for name in drawn}
     for name, (_, chart) in drawn.items():
         write_whole(charts[name], png(chart))
@@ -50,19 +51,24 @@ def publish(store: Store, run: str, out: Path, *, note: str = "", most_charts: i
     return Published(folder / "index.html", charts, document)
 
 
-def write_page(store: Store, documents: Sequence[RunDoc], path: Path) -> None:
-    """One page of several runs, with the pictures of their gravest incidents inside. Raises OSError."""
+def write_page(store: Store, documents: Sequence[RunDoc], path: Path, ladder: Sequence[Mapping[str, Any]] = ()) -> None:
+    """One page of several runs, with the pictures of their gravest incidents inside. Raises OSError.
+
+    `ladder` are the expectations that they were held to.
+    """
     from flows.record.page import page
 
     pictures = {
         (each["run"], name): picture
         for each in documents
-        for name, (picture, _) in drawings(store, each, MOST_CHARTS).items()
+        for name, (picture, _) in drawings(store, each, MOST_CHARTS, ladder).items()
     }
     write_whole(path, page(documents, pictures).encode())
 
 
-def drawings(store: Store, document: RunDoc, most: int) -> dict[str, tuple["Picture", dict[str, Any]]]:
+def drawings(
+    store: Store, document: RunDoc, most: int, ladder: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple["Picture", dict[str, Any]]]:
     """By incident id: the picture for a page and the chart it is drawn from."""
     from flows.record.charts import incident_chart
     from flows.record.pictures import draw
@@ -71,7 +77,7 @@ def drawings(store: Store, document: RunDoc, most: int) -> dict[str, tuple["Pict
     events, attempts, metrics = store.events(run), store.attempts(run), store.metrics(run)
     out: dict[str, tuple[Picture, dict[str, Any]]] = {}
     for incident in charted(document, most):
-        curves = curves_of(store, run, incident, metrics)
+        curves = curves_of(store, run, incident, metrics, ladder)
         if curves:
             drawn = draw(incident, curves, events, attempts)
             out[incident["id"]] = (drawn, incident_chart(incident, curves, events, attempts))
@@ -91,7 +97,7 @@ def chart_of(store: Store) -> Callable[[Mapping[str, Any]], bytes | None]:
 
         run = row["run"]
         incident = next((i for i in incidents_of(store, run) if i["id"] == row["incident_id"]), None)
-        curves = curves_of(store, run, incident, store.metrics(run)) if incident else []
+        curves = curves_of(store, run, incident, store.metrics(run), on_record(store, run)) if incident else []
         if incident is None or not curves:
             return None
         return png(incident_chart(incident, curves, store.events(run), store.attempts(run)))

@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -12,13 +12,14 @@ import polars as pl
 
 from flows.messages.document import IncidentDoc
 from flows.record.charts import MOST_PANELS
-from flows.record.curves import Curve, band_before, onset_of, standing, window
+from flows.record.curves import Curve, band_before, known_until, onset_of, standing, window, within
 from flows.record.markers import markers
 from flows.record.verdict import ranked
 from flows.record.views import RunPage, home, incident_page, run_page
 from flows.stages.document import curves_of
 from flows.stages.folder import SCHEMA, Folder, Written, as_json, digest
 from flows.stages.gather import Gathered, Terms, gather
+from flows.stages.ladder import on_record
 from flows.store import Store
 
 MOST_PICTURES = 200  # of a run, the open and grave ones first: the others have their words and numbers
@@ -61,6 +62,7 @@ def _put_run(store: Store, each: Gathered, terms: Terms, folder: Folder) -> None
 
 def _put_incidents(store: Store, each: Gathered, terms: Terms, folder: Folder) -> None:
     page, metrics, fresh = each.page, store.metrics(each.run), _fresh(store, each, folder)
+    ladder = on_record(store, each.run)
     public = {i["id"]: i for i in page["run"]["incidents"] if i["id"] in each.told}
     by_onset = sorted(public, key=lambda i: (public[i]["onset_step"], i))
     drawn = {i["id"] for i in ranked(list(public.values()))[:MOST_PICTURES]}
@@ -71,9 +73,9 @@ def _put_incidents(store: Store, each: Gathered, terms: Terms, folder: Folder) -
         known = folder.until(path)
         told = [terms.title, page["run"]["run"], incident, beside, identity in drawn, _units(incident, metrics)]
         # samples are read again only where something that the page shows was stored since
-        if known < fresh and folder.keep(path, _words(told, each, known)):
+        if known < fresh and folder.keep(path, _words(told, each, ladder, known)):
             continue
-        every = curves_of(store, each.run, each.told[identity], metrics) if identity in drawn else []
+        every = curves_of(store, each.run, each.told[identity], metrics, ladder) if identity in drawn else []
         curves = [curve for curve in every if each.veil.metric(curve.name)]
 
         def render(
@@ -86,7 +88,7 @@ def _put_incidents(store: Store, each: Gathered, terms: Terms, folder: Folder) -
 
         folder.put(path, [told, _seen(each, incident, curves)], render)
         until = _until(incident, curves)
-        folder.settle(path, _words(told, each, until), until)
+        folder.settle(path, _words(told, each, ladder, until), until)
 
 
 def _fresh(store: Store, each: Gathered, folder: Folder) -> float:
@@ -106,11 +108,13 @@ def _until(incident: IncidentDoc, curves: Sequence[Curve]) -> float:
     return last if last < curves[0].step.max() else math.inf
 
 
-def _words(told: Sequence[Any], each: Gathered, until: float) -> str:
+def _words(told: Sequence[Any], each: Gathered, ladder: Sequence[Mapping[str, Any]], until: float) -> str:
     """A digest of all that a page is made from but the samples."""
     events = [asdict(event) for event in each.events if event.step <= until]
     starts = [[a.attempt, a.first_step, a.parent] for a in each.attempts if a.first_step <= until]
-    return digest([told, events, starts])
+    # a version on record is never changed, and judges the steps behind it
+    begins = [body.get("from_step") for body in ladder]
+    return digest([told, events, starts, [at for at in begins if at is None or at < until]])
 
 
 def _units(incident: IncidentDoc, metrics: pl.DataFrame) -> list[tuple[str, str]]:
@@ -123,14 +127,17 @@ def _seen(each: Gathered, incident: IncidentDoc, curves: Sequence[Curve]) -> lis
     if not curves:
         return []
     first, last = span = window(incident, curves[0])
-    seen: list[Any] = [span, [asdict(mark) for mark in markers(incident, each.events, each.attempts, span)]]
-    for curve in curves[:MOST_PANELS]:
+    shown = curves[:MOST_PANELS]
+    marks = markers(incident, each.events, each.attempts, span, known_until(shown))
+    seen: list[Any] = [span, [asdict(mark) for mark in marks]]
+    for curve in shown:
         stands = standing(curve, each.attempts)
         band = band_before(curve.step[stands], curve.value[stands], onset_of(incident, curve.name), last)
         inside = (curve.step >= first) & (curve.step <= last)
         drawn = [_of(column[inside]) for column in (curve.step, curve.value, curve.attempt, stands)]
         ranges = None if band is None else [_of(edge) for edge in (band.step, band.low, band.high)]
-        seen.append([curve.name, curve.unit, drawn, ranges])
+        bands = [[p.blocks, *map(_of, (p.step, p.low, p.centre, p.high))] for p in within(curve.ladder, span)]
+        seen.append([curve.name, curve.unit, drawn, ranges, bands])
     return seen
 
 

@@ -155,7 +155,7 @@ def run_checks(
             )
     if html is not None:
         try:
-            write_page(kept, out, html)
+            write_page(kept, out, html, expected)
         except OSError as error:
             raise BadConfig(f"--html {html}: cannot be written ({error.strerror}); give another path.") from error
     return out

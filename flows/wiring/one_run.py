@@ -1,6 +1,5 @@
 """The stages of one run, in their order and under its lease."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from flows.stages.beside import Reference
 from flows.stages.digest import tell_digests
 from flows.stages.firing import tell_in_hand
 from flows.stages.judge import Judged, judge
-from flows.stages.ladder import LADDER, is_usable
+from flows.stages.ladder import on_record
 from flows.stages.planned import SOURCE, plan_of, planned_events
 from flows.stages.pull import pull
 from flows.stages.runstate import RunState
@@ -107,15 +106,10 @@ def _judge(house: House, store: Store, run: RunSection, name: str) -> Judged:
         live=is_live(store, name),
         watched=watched_bounds(house.config, name),
         against=Against(
-            None if run.plan is None else plan_of(run.plan), _reference(house, store, run, name), _expected(store, name)
+            None if run.plan is None else plan_of(run.plan), _reference(house, store, run, name), on_record(store, name)
         ),
         announce=announcing(house, store, run, name),
     )
-
-
-def _expected(store: Store, name: str) -> list[Mapping[str, Any]]:
-    """What ladders predicted of a run, oldest first."""
-    return [each.body for each in store.expectations(name) if each.name == LADDER and is_usable(each.body)]
 
 
 def references_first(config: Config) -> list[RunSection]:

@@ -2,14 +2,15 @@ import json
 import re
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from flows.record.charts import incident_chart, png, svg
-from flows.record.curves import Curve
+from flows.record.curves import Curve, Predicted
 from flows.record.markers import markers
-from flows.record.pictures import draw, inline
+from flows.record.pictures import describe, draw, inline
 from flows.records import Event
 
 
@@ -168,3 +169,53 @@ def test_pictures_of_a_page_take_its_theme_and_keep_their_ids_apart(incident, cu
 def test_what_is_no_drawing_is_refused():
     with pytest.raises(ValueError, match="no SVG"):
         inline("<p>", "x", "y")
+
+
+@pytest.fixture
+def expected(curves):
+    """The curves with what a ladder expects of the loss, a rung of which ended at step 5,250."""
+    step = np.array([3500.0, 5300.0, 6000.0])
+    part = Predicted(step, np.full(3, 1.78), np.full(3, 1.83), np.full(3, 1.88), known_until=5250.0)
+    return [replace(curves[0], ladder=(part,)), curves[1]]
+
+
+def test_what_the_ladder_expects_is_drawn_with_its_words_and_its_horizon(incident, expected, events, attempts):
+    spec = incident_chart(incident, expected, events, attempts)
+    said = texts(svg(spec))
+    assert sum("dash-dotted: expected from the ladder (90 %)" in text for text in said) == 1
+    assert "ladder extrapolated from 5,250" in said
+    first, last = spec["vconcat"][1]["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    (band,) = [rows for rows in spec["datasets"].values() if rows and "centre" in rows[0]]
+    assert (band[0]["step"], band[-1]["step"], band[0]["value"], band[0]["high"]) == (first, last, 1.78, 1.88)
+
+
+def test_a_horizon_that_lies_behind_the_chart_is_not_marked(incident, expected):
+    later = replace(expected[0].ladder[0], known_until=9000.0)
+    said = texts(svg(incident_chart(incident, [replace(expected[0], ladder=(later,))])))
+    assert not any("extrapolated" in text for text in said)
+
+
+def test_a_band_far_from_the_samples_is_on_the_chart_and_a_wide_one_does_not_flatten_them(incident, curves):
+    step = np.array([3500.0, 6000.0])
+    for low, high in ((9.0, 9.2), (-500.0, 500.0)):
+        part = Predicted(step, np.full(2, low), np.full(2, (low + high) / 2), np.full(2, high))
+        spec = incident_chart(incident, [replace(curves[0], ladder=(part,))])
+        bottom, top = spec["vconcat"][1]["layer"][1]["encoding"]["y"]["scale"]["domain"]
+        assert bottom < 2 and top > 4.5  # the loss goes from 1.8 to 4.6
+        assert top > min(low, 9)
+        assert top - bottom < 20
+
+
+def test_the_band_of_the_ladder_is_told_apart_in_grey(incident, expected):
+    with_, without = (
+        pixels(png(incident_chart(incident, each), scale=1.0))[:, :, :3].astype(float) @ [0.299, 0.587, 0.114]
+        for each in (expected, [replace(curve, ladder=()) for curve in expected])
+    )
+    assert ((with_ > 80) & (with_ < 130)).sum() > ((without > 80) & (without < 130)).sum() + 150
+
+
+def test_the_band_of_the_ladder_takes_the_theme_of_a_page_and_is_put_in_words(incident, expected):
+    words = describe(incident, expected)
+    drawing = inline(svg(incident_chart(incident, expected)), "x", words)
+    assert "#8a5a00" not in drawing and "var(--ladder)" in drawing
+    assert words.endswith("The band that is expected from the ladder is drawn for train/loss.")
