@@ -32,7 +32,7 @@ def names_of(metrics: int) -> list[str]:
     return ["train/loss", "grad/norm/total", *(f"grad/norm/block_{k}" for k in range(metrics - 2))]
 
 
-def made_store(file: Path, *, incidents: int = 50, metrics: int = 100, steps: int = 5000, each: int = 8) -> Store:
+def made_store(file: Path | str, *, incidents: int = 50, metrics: int = 100, steps: int = 5000, each: int = 8) -> Store:
     """A store with `incidents` incidents of `each` metrics, in a run of `metrics` metrics and `steps` steps."""
     store = open_store(file, clock=lambda: NOW)
     store.register_run(Description(RUN, "hero.jsonl", "jsonl", "step"))

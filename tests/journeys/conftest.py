@@ -191,7 +191,7 @@ class HttpService(http.server.HTTPServer):
 @pytest.fixture
 def http_service() -> Iterator[HttpService]:
     service = HttpService()
-    threading.Thread(target=service.serve_forever, daemon=True).start()
+    threading.Thread(target=service.serve_forever, args=(0.01,), daemon=True).start()
     yield service
     service.shutdown()
     service.server_close()

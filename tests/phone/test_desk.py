@@ -223,7 +223,7 @@ def test_no_secret_is_in_the_repr(house):
 def server(house, monkeypatch):
     monkeypatch.setattr("flows.phone.server.PATIENCE_SECONDS", 1.0)
     made = PhoneServer(("127.0.0.1", 0), house.desk)
-    threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True).start()
+    threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
     yield made
     made.shutdown()
     made.server_close()

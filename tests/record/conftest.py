@@ -1,11 +1,35 @@
 """A run with an abandoned attempt, a diverging loss and values that are no numbers; made from a seed."""
 
+import shutil
+
+import guarded
 import numpy as np
 import pytest
 from chromium import browser, tab  # noqa: F401  # fixtures
 
 from flows.record.curves import Curve
 from flows.records import Attempt, Event
+from flows.stages.record import write_record
+
+
+@pytest.fixture
+def store():
+    return guarded.made_store()
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory):
+    """The record of that store: to be read, not written."""
+    out = tmp_path_factory.mktemp("rendered") / "out"
+    done = write_record(guarded.made_store(), out, guarded.PRIVATE)
+    assert done.kept == [] and len(done.written) >= 7
+    return out
+
+
+@pytest.fixture
+def out(rendered, tmp_path):
+    """The same, to be brought up to date."""
+    return shutil.copytree(rendered, tmp_path / "out")
 
 
 @pytest.fixture

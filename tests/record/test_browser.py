@@ -9,8 +9,17 @@ from flows.record.pictures import draw
 pytestmark = NEEDS_CHROMIUM
 
 
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    return tmp_path_factory.mktemp("pages")
+
+
 @pytest.fixture
-def file(tmp_path, incident, curves, events, attempts):
+def file(pages, incident, curves, events, attempts):
+    """The page, drawn once."""
+    path = pages / "index.html"
+    if path.exists():
+        return path
     document = {
         "run": "hero-moe", "source": "hero.jsonl", "format": "jsonl", "step_key": "step", "first_step": 0.0,
         "last_step": 5400.0, "samples": 3020, "incidents": [incident],
@@ -19,7 +28,6 @@ def file(tmp_path, incident, curves, events, attempts):
         ],
         "not_checked": [{"check": "mfu", "reason": "no metric with this role"}],
     }  # fmt: skip
-    path = tmp_path / "index.html"
     path.write_text(page([document], {("hero-moe", incident["id"]): draw(incident, curves, events, attempts)}))
     return path
 

@@ -109,8 +109,20 @@ def test_a_spike_of_one_sample_in_two_hundred_thousand_is_in_the_picture(inciden
     assert len(drawn) < 1000
 
 
-def test_the_picture_has_the_tones_where_they_belong(incident, curves, events, attempts):
-    picture = pixels(png(incident_chart(incident, curves, events, attempts), scale=1.0))[:, :, :3].astype(int)
+@pytest.fixture(scope="module")
+def known():
+    return {}
+
+
+@pytest.fixture
+def picture(known, incident, curves, events, attempts):
+    """The pixels of one chart, drawn once."""
+    if "picture" not in known:
+        known["picture"] = pixels(png(incident_chart(incident, curves, events, attempts), scale=1.0))[:, :, :3]
+    return known["picture"].astype(int)
+
+
+def test_the_picture_has_the_tones_where_they_belong(picture):
     height, width, _ = picture.shape
     assert 400 < width < 540 and 400 < height < 700
     blue = (np.abs(picture - [29, 95, 169]).sum(axis=2) < 60).nonzero()
@@ -122,8 +134,8 @@ def test_the_picture_has_the_tones_where_they_belong(incident, curves, events, a
     assert np.median(right) < np.median(left) - 40
 
 
-def test_lines_differ_in_lightness_so_that_grey_is_enough(incident, curves):
-    grey = pixels(png(incident_chart(incident, curves), scale=1.0))[:, :, :3].astype(float) @ [0.299, 0.587, 0.114]
+def test_lines_differ_in_lightness_so_that_grey_is_enough(picture):
+    grey = picture @ [0.299, 0.587, 0.114]
     assert grey.max() - grey.min() > 200
     assert ((grey > 60) & (grey < 110)).sum() > 300  # the lines
     assert ((grey > 150) & (grey < 230)).sum() > 300  # the band

@@ -20,8 +20,8 @@ RUNS = Path(__file__).parents[2] / "data" / "runs"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    kept = open_store(tmp_path_factory.mktemp("demo") / "s.duckdb", clock=lambda: 1_700_000_000.0)
+def store():
+    kept = open_store(":memory:", clock=lambda: 1_700_000_000.0)
     for source in open_sources(str(RUNS / "lr_hot_resume.parquet")):
         pull(kept, source, role_of, final=True)
         judge(kept, source.describe().run, load_playbook, clock=lambda: 1_700_000_000.0)

@@ -16,7 +16,7 @@ def bytes_of(out: Path) -> int:
 
 
 def test_fifty_incidents_of_a_hundred_metrics_are_under_ten_megabytes_by_their_share(tmp_path):
-    store = record_size.made_store(tmp_path / "s.duckdb", incidents=1, metrics=20, steps=600)
+    store = record_size.made_store(":memory:", incidents=1, metrics=20, steps=600)
     write_record(store, tmp_path / "out", Terms())
     [page] = (tmp_path / "out").glob("hero/incident-*.html")
     assert page.read_text(encoding="utf-8").count("<svg") == 2

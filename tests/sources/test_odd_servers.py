@@ -53,7 +53,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             """Be quiet."""
 
     peer = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=peer.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    threading.Thread(target=peer.serve_forever, args=(0.01,), daemon=True).start()
     yield peer
     peer.shutdown()
     peer.server_close()

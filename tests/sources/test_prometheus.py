@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]
     fill = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "filled.txt", "data"]
     subprocess.run(fill, cwd=folder, check=True, capture_output=True, timeout=120)
     exporter = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    threading.Thread(target=exporter.serve_forever, daemon=True).start()
+    threading.Thread(target=exporter.serve_forever, args=(0.01,), daemon=True).start()
     target = f"127.0.0.1:{exporter.server_address[1]}"
     scrape = [{"job_name": "node", "scrape_interval": "1s", "static_configs": [{"targets": [target]}]}]
     (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": scrape}))
