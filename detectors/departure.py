@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from detectors.finding import Answer, Finding, Recovery
-from detectors.ladder_fit import began, behind, transformed
+from detectors.ladder_fit import base_of, behind, transformed
 from detectors.ladder_rungs import MAD, START
 from detectors.noise import BLOCK
 from detectors.series import Array
@@ -70,7 +70,8 @@ def scan(
     if "first" not in now:
         if role == "param_norm" and rows.shape[1] < BLOCK:
             return [], now | {"rest": rows}
-        now["first"] = began(rows[1]) if role == "param_norm" else expected["base"]
+        at = float(rows[0, 0]) * expected["per_step"] if rows.shape[1] else 0.0
+        now["first"] = base_of(rows[1], at, expected) if role == "param_norm" else expected["base"]
     whole = rows.shape[1] // BLOCK * BLOCK
     now["rest"] = rows[:, whole:]
     said: list[Answer] = []

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from detectors import ladder_bands, ladder_curves, ladder_law
-from detectors.ladder_rungs import CENTRES, Z90, Binned, Line, Rung, binned, refused, trend
+from detectors.ladder_rungs import CENTRES, START, Z90, Binned, Line, Rung, binned, refused, trend
 from detectors.noise import BLOCK
 from detectors.series import Array
 
@@ -50,6 +50,13 @@ def began(value: Array) -> float:
     """Where a norm began: the median of its first samples."""
     first = value[np.isfinite(value) & (value > 0)][:FIRST]
     return float(np.median(first)) if len(first) else math.nan
+
+
+def base_of(value: Array, at: float, expected: Mapping[str, Any]) -> float:
+    """Where a norm began, by samples from that share of the schedule on; behind the warm-up as if it had kept to the curve."""
+    if at <= START:
+        return began(value)
+    return began(value) / math.exp(float(np.interp(at, expected["at"], expected["centre"])))
 
 
 def most(lines: Sequence[Line]) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from detectors.ladder_fit import FIRST, as_logged, began
+from detectors.ladder_fit import FIRST, as_logged, base_of
 from detectors.ladder_rungs import START, Z90
 from detectors.noise import BLOCK
 from flows.record.curves import Predicted
@@ -22,7 +22,7 @@ def predicted(store: Store, run: str, bodies: Sequence[Body], metric: Mapping[st
         one = body["metrics"].get(metric["name"])
         if one is None:
             continue
-        base = _began(store, run, metric) if one["role"] == "param_norm" else float(one["base"])
+        base = _base(store, run, metric, {**one, **body}) if one["role"] == "param_norm" else float(one["base"])
         part = _part(one, np.array(body["at"]), float(body["per_step"]), base, begin, end)
         out += [part] if len(part.step) > 1 else []
     return tuple(out)
@@ -45,9 +45,9 @@ def _part(one: Body, centres: Any, per_step: float, base: float, begin: float, e
     )
 
 
-def _began(store: Store, run: str, metric: Mapping[str, Any]) -> float:
+def _base(store: Store, run: str, metric: Mapping[str, Any], expected: Body) -> float:
     """Where a norm began, which its ladder is in parts of."""
     first, last = metric["first_step"], metric["last_step"]
     cadence = (last - first) / max(metric["samples"] - 1, 1)
     rows = store.stands(run, [metric["name"]], first, first + 4 * FIRST * cadence)
-    return began(rows["value"].fill_null(float("nan")).to_numpy())
+    return base_of(rows["value"].fill_null(float("nan")).to_numpy(), first * expected["per_step"], expected)

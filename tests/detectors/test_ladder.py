@@ -152,6 +152,23 @@ def test_what_comes_back_is_over(body):
     assert isinstance(said[-1], Recovery) and 0.55 < said[-1].step / 2000 < 0.8
 
 
+def test_a_norm_that_is_judged_from_midway_on_is_no_offset_until_it_leaves_the_curve():
+    at = np.arange(1, 2001) / 2000
+    expected = {
+        "role": "param_norm", "base": 1.0, "rungs": ["a", "b", "c"], "at": CENTRES, "centre": 0.4 * CENTRES,
+        "sd": 0 * CENTRES + 0.005, "shape_sd": 0.002, "noise": 0.001, "censored_from": None, "per_step": 1 / 2000,
+        "parameters": LARGE,
+    }  # fmt: skip
+    norm = 80 * np.exp(0.4 * at) * np.exp(0.001 * np.random.default_rng(0).standard_normal(2000))
+
+    def told(value):
+        return findings(departure.scan(at[600:] * 2000, value[600:], "norm", "param_norm", expected, {})[0])
+
+    assert [f for f in told(norm) if f.severity] == []
+    left = told(norm * np.exp(np.maximum(at - 0.5, 0)))
+    assert min(f.detected_step for f in left if f.severity) > 1000
+
+
 def test_a_gradient_norm_that_rises_behind_the_peak_of_the_rungs_is_noted(body):
     assert body["metrics"]["gn"]["peak"]["at"] == pytest.approx(0.3, abs=0.04)
     line = made(LARGE).lines["gn"]
