@@ -64,3 +64,14 @@ def test_a_bend_is_looked_for_at_what_was_done_once_that_is_known():
         return [step for name, severity, step in said(bent(), "grad_norm", "deploy", 5_000, since) if severity == 2]
 
     assert (told(-math.inf), told(9_000), told(None)) == ([6_399], [9_215], [])
+
+
+def test_a_slide_begins_anew_at_what_was_done_once_that_is_known():
+    speed = noisy(40 * (1 - 0.2 * np.clip(np.arange(4_096) - 1_024, 0, 1_500) / 1_500), 0.002)
+
+    def told(since):
+        return [step for name, _, step in said(speed, "mfu", "deploy", 1_500, since) if name == "slide"]
+
+    never = told(None)
+    assert never and told(-math.inf)[0] > never[0]
+    assert told(never[0] + 1) == never
