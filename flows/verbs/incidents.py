@@ -54,8 +54,9 @@ def list_incidents(
 
     Example: watchkeeper incidents list --status all
     """
-    from rich.console import Console
     from rich.table import Table
+
+    from flows.verbs.terminal import Terminal
 
     if status not in ("open", "resolved", "all"):
         raise BadConfig(f"--status {status!r}: it is open, resolved or all.")
@@ -78,7 +79,7 @@ def list_incidents(
             row["title"],
             flags.get((row["run"], row["incident_id"]), ""),
         )
-    console = Console(highlight=False, markup=False)
+    console = Terminal(highlight=False, markup=False)
     console.print(table if rows else f"no {'' if status == 'all' else status + ' '}incidents")
 
 
@@ -90,15 +91,14 @@ def show_incident(
 
     Example: watchkeeper incidents show 3f2a
     """
-    from rich.console import Console
-
     from flows.incidents.people import of
     from flows.messages.document import operation_doc
     from flows.messages.facts import again, operation
+    from flows.verbs.terminal import Terminal
 
     kept = opened(store)
     row = incident_row(kept, incident_id)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Terminal(highlight=False, markup=False, soft_wrap=True)
     console.print(f"S{row['severity']} {row['title']}", style="bold")
     console.print(
         f"run {row['run']}, {row['state']}, onset step {row['onset_step']:,.15g}, known at {row['detected_step']:,.15g}"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from detectors.suite import NEEDED
 from flows.messages.document import IncidentDoc, RunDoc
+from flows.verbs.terminal import Terminal
 
 COLOURS = {"S0": "dim", "S1": "cyan", "S2": "yellow", "S3": "red", "S4": "bold white on red"}
 MEANING = {"S0": "annotated", "S1": "note", "S2": "investigate this shift", "S3": "page", "S4": "page, decide now"}
@@ -20,7 +21,7 @@ SHOWN = 12  # incidents that are shown whole
 
 def show(run: RunDoc) -> None:
     """Print one run of the document to standard output."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = Terminal(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     incidents = run["incidents"]
     console.print(_verdict(run))
     console.print(

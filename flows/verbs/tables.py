@@ -36,10 +36,11 @@ def write(frame: "pl.DataFrame", path: Path) -> None:
 
 
 def _table(frame: "pl.DataFrame") -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, markup=False)
+    from flows.verbs.terminal import Terminal
+
+    console = Terminal(highlight=False, markup=False)
     shown = frame.head(MOST_SHOWN)
     if len(frame.columns) * NARROWEST > console.width:
         _records(console, shown)

@@ -19,7 +19,7 @@ def upkeep(
     store: Annotated[Path | None, typer.Option(envvar="WATCHKEEPER_STORE", help="the DuckDB file")] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Thin old samples by [store.retention] of the configuration, then give the free room of the file back.
+    """Thin old samples by the retention of the configuration, then give the free room of the file back.
 
     Incidents and what surrounds them are never thinned. Killed at any moment nothing is lost: run it again.
 

@@ -188,3 +188,13 @@ def test_a_loss_that_keeps_rising_is_said_to_diverge_not_to_settle(tmp_path):
     loudest = max(run["incidents"], key=lambda i: i["severity"])
     assert "diverged" in loudest["title"]
     assert "settled" not in loudest["title"]
+
+
+def test_a_name_with_control_characters_cannot_reach_the_terminal(tmp_path):
+    log, kept = tmp_path / "log.jsonl", tmp_path / "kept.duckdb"
+    rows = [{"step": step, "\x1b[31mloss\x07": float("nan") if step > 50 else 2.0} for step in range(60)]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = watchkeeper("check", log, "--store", kept).stdout + watchkeeper("incidents", "--store", kept).stdout
+    said += watchkeeper("sql", "--store", kept, "SELECT name FROM metrics").stdout
+    assert "loss" in said
+    assert not {"\x1b", "\x07"} & set(said)

@@ -59,11 +59,12 @@ def test_a_falling_gradient_norm_is_no_alarm():
     assert [f for f in findings if f.kind == "trend"] == []
 
 
-def test_a_lone_gradient_norm_spike_is_never_more_than_annotated():
+@pytest.mark.parametrize(("times", "severity"), [(5, 0), (50, 1)])
+def test_a_lone_gradient_norm_spike_is_annotated_and_noted_from_a_decade_on(times, severity):
     value = np.exp(0.1 * walk(3000, 0.6))
-    value[2000] *= 50
+    value[2000] *= times
     findings, recoveries = said("grad_norm", value)
-    assert [(f.kind, f.severity, f.onset_step) for f in findings] == [("spike", 0, 2000)]
+    assert [(f.kind, f.severity, f.onset_step) for f in findings] == [("spike", severity, 2000)]
     assert len(recoveries) == 1
 
 
