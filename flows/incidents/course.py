@@ -17,6 +17,7 @@ RECOVERED, COMING_BACK, PLATEAUED, DIVERGING = "recovered", "coming back", "plat
 LEAST = 20  # samples before the onset without which nothing can be expected
 PAST = 200  # of them at the most
 WINDOW = 25  # samples of a median
+CALMER = 0.25  # of the range of all: what has come to rest
 NEARER, FARTHER = 0.5, 1.25  # of the distance at first: what is on its way back, and what moves further away
 
 
@@ -54,10 +55,16 @@ class Course:
 
 
 def expected(step: Floats, value: Floats, onset: float, samples: int = PAST) -> Expected | None:
-    """What the last finite samples before `onset` lead one to expect; None with fewer than LEAST of them."""
+    """What the last finite samples before `onset` lead one to expect; None with fewer than LEAST of them.
+
+    Of samples that have come to rest (from the steep start of a run) only the newer half counts.
+    """
     known = np.flatnonzero(np.isfinite(value) & (step < onset))[-samples:]
     if len(known) < LEAST:
         return None
+    newer = known[len(known) // 2 :]
+    if len(newer) >= LEAST and _range(value[newer]) < CALMER * _range(value[known]):
+        return expected(step, value, onset, len(newer))
     at, seen = step[known], value[known]
     third = len(known) // 3
     left = float(np.median(at[:third])), float(np.median(seen[:third]))
@@ -69,6 +76,11 @@ def expected(step: Floats, value: Floats, onset: float, samples: int = PAST) -> 
         right = right[0], float(np.median(seen))
     low, high = (float(edge) for edge in np.percentile(rest, [5, 95]))
     return Expected(slope, right[0], right[1], low, high, float(at[0]), len(known))
+
+
+def _range(seen: Floats) -> float:
+    low, high = np.percentile(seen, [5, 95])
+    return float(high - low)
 
 
 def course(before: tuple[Floats, Floats], onset: float, struck: Floats, after: tuple[Floats, Floats]) -> Course | None:

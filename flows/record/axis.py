@@ -10,6 +10,7 @@ from flows.record.markers import Marker
 from flows.records import Attempt
 
 Rows = list[dict[str, Any]]
+APART = 8  # pixels between labels, or the first two of a narrow chart touch
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,11 @@ class Frame:
 
 def on_steps(frame: Frame, rows: Rows, axis: bool = False) -> Any:
     """A chart of `rows` on the common step axis; every layer of a panel must want the same axis, else Vega drops it."""
-    ticks = alt.Axis(format=",.12~r", title="step", tickCount=5, grid=False) if axis else None
+    ticks = (
+        alt.Axis(format=",.12~r", title="step", tickCount=5, grid=False, labelOverlap="greedy", labelSeparation=APART)
+        if axis
+        else None
+    )
     x = alt.X("step:Q", scale=alt.Scale(domain=list(frame.span), nice=False, zero=False), axis=ticks)
     name = f"rows{len(frame.data)}"
     frame.data[name] = rows

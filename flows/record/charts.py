@@ -34,7 +34,8 @@ def incident_chart(
     import altair as alt
 
     from flows.record.axis import Frame
-    from flows.record.panels import panel, strip
+    from flows.record.panels import panel
+    from flows.record.strip import strip
 
     if not curves:
         raise ValueError(f"incident {incident['id']}: no samples to draw")

@@ -21,6 +21,7 @@ DASH = {
     "ladder": [12, 4],
 }
 TONE = {"onset": ALARM, "seen": ALARM, "resolved": INK, "event": MUTED, "attempt": MUTED, "ladder": LADDER}
+ORDER = ("attempt", "event", "ladder", "onset", "seen", "resolved")  # at one step
 MOST_EVENTS = 4
 MOST_ATTEMPTS = 3
 
@@ -63,7 +64,7 @@ def markers(
     if known_until < span[1]:
         at = max(known_until, span[0])
         found.append(Marker(at, f"ladder extrapolated from {number(known_until)}", "ladder"))
-    return sorted((m for m in found if span[0] <= m.step <= span[1]), key=lambda m: (m.step, m.look))
+    return sorted((m for m in found if span[0] <= m.step <= span[1]), key=lambda m: (m.step, ORDER.index(m.look)))
 
 
 def onset_interval(incident: IncidentDoc) -> tuple[float, float] | None:
@@ -80,4 +81,4 @@ def onset_interval(incident: IncidentDoc) -> tuple[float, float] | None:
 
 
 def _told(event: Event) -> str:
-    return plain(f"{event.kind} {step(event.step)}" + (f": {event.note}" if event.note else ""), 36)
+    return plain(f"{event.kind} {step(event.step)}" + (f": {event.note}" if event.note else ""), 120)

@@ -42,6 +42,17 @@ def test_a_false_recovery_is_no_recovery():
     assert found.state == PLATEAUED and found.back_step is None
 
 
+def test_the_steep_start_of_a_run_is_not_what_is_expected_of_it():
+    step = np.arange(300.0)
+    noise = 0.05 * np.random.default_rng(5).standard_normal(300)
+    usual = expected(step, 0.6 + 4 * np.exp(-step / 8) + noise, 150.0)
+    assert usual.samples == 75  # of 150: the newer half
+    assert usual.high - usual.low == pytest.approx(4 * 0.0412, rel=0.3)  # 3.29 sigmas
+    # noise alone, or a line, is taken whole
+    assert expected(step, 0.6 + noise, 300.0).samples == 200
+    assert expected(step, 3 - 0.01 * step + noise / 10, 300.0).samples == 200
+
+
 def test_a_falling_loss_is_expected_where_its_line_was_at_the_onset():
     usual = expected(STEP, 4.0 - 0.005 * STEP, 300.0)
     assert float(usual.line(300.0)) == pytest.approx(2.5, abs=0.01)

@@ -62,7 +62,7 @@ def test_the_chart_is_a_valid_specification(incident, curves, events, attempts):
 def test_every_series_has_its_panel_on_the_same_steps(incident, curves, events, attempts):
     spec = incident_chart(incident, curves, events, attempts)
     strip, first, second = spec["vconcat"]
-    assert [panel["title"]["text"] for panel in (first, second)] == ["train/loss (nats)", "grad/norm/total"]
+    assert [panel["title"]["text"] for panel in (first, second)] == [["train/loss (nats)"], ["grad/norm/total"]]
     spans = {
         json.dumps(layer["encoding"]["x"]["scale"]["domain"])
         for panel in (strip, first, second)
