@@ -57,9 +57,18 @@ def outline(text):
     return parser
 
 
+@pytest.fixture(scope="module")
+def known():
+    return {}
+
+
 @pytest.fixture
-def whole(incident, curves, events, attempts):
-    return page([run_document([incident])], {("hero-moe", incident["id"]): draw(incident, curves, events, attempts)})
+def whole(known, incident, curves, events, attempts):
+    """The page with its picture, drawn once."""
+    if "page" not in known:
+        pictures = {("hero-moe", incident["id"]): draw(incident, curves, events, attempts)}
+        known["page"] = page([run_document([incident])], pictures)
+    return known["page"]
 
 
 def test_the_page_is_whole_loads_nothing_and_runs_nothing(whole):
