@@ -1,4 +1,4 @@
-"""The only answers a detector gives: Finding, Recovery, NotChecked."""
+"""The only answers a detector gives: Finding, Recovery, NotChecked, and Pending for what somebody asked to last."""
 
 import math
 from collections.abc import Mapping
@@ -50,7 +50,28 @@ class NotChecked:
     metric: str = ""
 
 
-Answer = Finding | Recovery | NotChecked
+@dataclass(frozen=True)
+class Pending:
+    """What holds, but not for as long as was asked: no finding yet. By `step` it was seen `seen` of `wanted` times.
+
+    `about` says what it is, in words behind the metric's name, `unit` what is counted. With `over`, the reason, it is pending
+    no longer. An episode that becomes a finding needs no such end.
+    """
+
+    detector: str
+    metric: str
+    episode: str
+    onset_step: float
+    step: float
+    seen: float
+    wanted: float
+    about: str
+    unit: str = "samples"
+    severity: int = 2
+    over: str = ""
+
+
+Answer = Finding | Recovery | NotChecked | Pending
 
 
 def number(finding: Finding, key: str) -> float | None:

@@ -106,10 +106,12 @@ def pace(seconds: Any) -> float | None:
     return float(np.median(np.diff(known))) if len(known) >= MIN_SAMPLES else None
 
 
-def silent_since(newest: float, usual: float | None, now: float, due: float = 0.0) -> float | None:
-    """Seconds of silence when it is longer than ten usual distances, 15 minutes and the pause that is due; else None.
+def patience(usual: float, due: float = 0.0) -> float:
+    """Seconds after which a run has gone silent: ten usual distances, 15 minutes, and the pause that is due."""
+    return max(TIMES * usual, LEAST_SECONDS, due)
 
-    Times are unix seconds.
-    """
+
+def silent_since(newest: float, usual: float | None, now: float, due: float = 0.0) -> float | None:
+    """Seconds of silence when they are more than that; else None. Times are unix seconds."""
     silence = now - newest
-    return silence if usual is not None and silence > max(TIMES * usual, LEAST_SECONDS, due) else None
+    return silence if usual is not None and silence > patience(usual, due) else None

@@ -81,6 +81,15 @@ def identity_of(finding: Finding) -> tuple[str, str, str, str, float, float]:
     return *episode_of(finding), finding.kind, float(finding.onset_step), float(finding.detected_step)
 
 
+def incident_id(run: str, attempt: int, episode: Episode, onset_step: float, detected_step: float) -> str:
+    """The id of an incident that begins so: a detector may use a name of an episode again, with the same onset too.
+
+    A user's bound never does, so that of one the id is known while it is pending.
+    """
+    when = () if episode[0] == "bounds" else (detected_step,)
+    return stable_id(run, attempt, *episode, onset_step, *when)
+
+
 def stable_id(*parts: object) -> str:
     """Twelve hex digits that depend on nothing but the parts."""
     return hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).hexdigest()[:12]

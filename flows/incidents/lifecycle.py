@@ -18,6 +18,7 @@ from flows.incidents.incident import (
     canonical,
     episode_of,
     identity_of,
+    incident_id,
     own_word,
     stable_id,
 )
@@ -83,11 +84,7 @@ def _groups(told: Sequence[Finding | Recovery]) -> list[Group]:
 
 
 def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: int) -> list[str]:
-    """Ids of the groups: a known one where most findings are shared, else a hash of the first finding.
-
-    It holds when that was said, too: a detector may use the name of an episode again with the same onset, when the
-    incident that had it first is forgotten.
-    """
+    """Ids of the groups: a known one where most findings are shared, else a hash of the first finding."""
     home = {identity_of(finding): index for index, item in enumerate(groups) for finding in item.findings}
     taken: dict[int, str] = {}
     for incident in sorted(known, key=lambda item: (item.detected_step, item.id)):
@@ -100,7 +97,7 @@ def _ids(groups: Sequence[Group], known: Sequence[Incident], run: str, attempt: 
     for index, item in enumerate(groups):
         if index not in taken:
             first = item.anchor
-            name = stable_id(run, attempt, *episode_of(first), first.onset_step, first.detected_step)
+            name = incident_id(run, attempt, episode_of(first), first.onset_step, first.detected_step)
             taken[index] = name if name not in used else stable_id(name)  # its finding had another home before
             used.add(taken[index])
     return [taken[index] for index in range(len(groups))]

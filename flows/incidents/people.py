@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from flows.incidents.incident import Incident, Transition, identity_of
-from flows.incidents.states import COOLING, FIRING, RESOLVED, moved
+from flows.incidents.states import COOLING, DROPPED, FIRING, PENDING, RESOLVED, moved
 from flows.records import Operation
 
 JUDGE = "watchkeeper"  # who the judge is, in the log
 FEEDBACK = ("right", "wrong", "known")
 PEOPLE = frozenset({"ack", "snooze", "resolve", "note", *FEEDBACK})
 PAGE = 3  # the least severity that wakes somebody
-QUIETLY = frozenset({"lowered", COOLING, FIRING})  # words that are kept and told to nobody
+QUIETLY = frozenset({"lowered", COOLING, FIRING, PENDING, DROPPED})  # words that are kept and told to nobody
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """The life of an incident as data: its states, the words that move it, and what may follow what.
 
-    candidate -> pending -> firing <-> cooling -> resolved -> firing (the same incident, inside its window)
+    pending -> firing <-> cooling -> resolved -> firing (the same incident, inside its window)
 
-What is a candidate (something was seen once) or pending (it goes on, but not for as long as was asked) is no incident yet:
-it has no row and nobody is told. A cooling incident is still open: everything in it has recovered, and stays quiet for
-`cooling` steps before it is said to be over, so that what flaps is one incident and not a message a turn. Missing data
-moves nothing: only samples and people do.
+What is pending (it goes on, but not for as long as was asked) is no incident yet: it has no row and nobody is told, but
+its beginning and its end are in the log (`pending.py`). A cooling incident is still open: everything in it has recovered,
+and stays quiet for `cooling` steps before it is said to be over, so that what flaps is one incident and not a message a
+turn. Missing data moves nothing: only samples and people do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,16 @@ from detectors.finding import Finding, cadence
 from flows.incidents.incident import OWN
 from flows.incidents.reach import SHARE, WIDE, is_brief, seen
 
-CANDIDATE, PENDING, FIRING, COOLING, RESOLVED = STATES = ("candidate", "pending", "firing", "cooling", "resolved")
+PENDING, FIRING, COOLING, RESOLVED = STATES = ("pending", "firing", "cooling", "resolved")
+DROPPED = "dropped"  # what was pending came to nothing
 OPEN = frozenset({FIRING, COOLING})
 UNSEEN = ""  # nothing of it in the log yet, as of an incident older than the log
 
 # what the judge and people say moves an incident from state to state; words that are not here move nothing (ack, note ...)
 MOVES: Mapping[tuple[str, str], str] = {
-    (UNSEEN, "seen"): CANDIDATE,
-    (UNSEEN, "goes on"): PENDING,
-    (CANDIDATE, "goes on"): PENDING,
-    **{(state, "dropped"): UNSEEN for state in (CANDIDATE, PENDING)},
-    **{(state, "opened"): FIRING for state in (UNSEEN, CANDIDATE, PENDING)},
+    (UNSEEN, PENDING): PENDING,
+    (PENDING, DROPPED): UNSEEN,
+    **{(state, "opened"): FIRING for state in (UNSEEN, PENDING)},
     **{(UNSEEN, word): FIRING for word in ("escalated", "lowered", "reopened", "still", "firing")},
     **{(FIRING, word): FIRING for word in ("escalated", "lowered", "still")},
     **{(COOLING, word): COOLING for word in ("escalated", "lowered", "still")},

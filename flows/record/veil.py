@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from flows.incidents.incident import OWN
+from flows.incidents.people import QUIETLY
 from flows.messages.document import FindingDoc, IncidentDoc, MetricDoc, OperationDoc
 from flows.records import ANEW, Attempt, Event
 
@@ -88,7 +89,7 @@ class Veil:
     ) -> None:
         """Take in what people wrote and where things lie, so that none of it shows through a sentence."""
         for each in operations:
-            if each.kind not in ("opened", "escalated", "lowered", "reopened", "resolved", "still"):
+            if each.kind not in ("opened", "escalated", "reopened", "resolved", "still", *QUIETLY):
                 self._person(each.who)
                 self._keep(NOTES, [each.why])
         for event in events:

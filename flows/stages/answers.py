@@ -1,7 +1,6 @@
 """Answers of every detector to the samples that are new in a pass."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +12,6 @@ from detectors.schedule import restarted
 from detectors.screen import screened
 from detectors.sections import Blocks
 from detectors.series import Array
-from detectors.silence import due_seconds, pace, silent_since
 from detectors.suite import JOINT, POINTS, TOGETHER, is_sentinel, load_joint
 from flows.records import Attempt
 from flows.stages.against import Against, judged_against
@@ -23,7 +21,7 @@ from flows.stages.fresh import Flat, Fresh, Key, Samples, fresh
 from flows.stages.heard import known_to
 from flows.stages.joint import Line, judge_evals
 from flows.stages.known import masked_of
-from flows.stages.memory import Memory
+from flows.stages.listening import listen
 from flows.stages.metric import judge_metric
 from flows.stages.past import Answers, Past
 from flows.stages.replayed import replayed
@@ -32,7 +30,6 @@ from flows.stages.tiers import by_tier
 from flows.store import Store, Waiting
 
 _POINTED = frozenset[str]().union(*POINTS.values())
-_PACED = ("loss", "grad_norm", "throughput", "step_time")  # roles that are logged at every step
 
 
 def collect(
@@ -100,7 +97,7 @@ def collect(
                 said, mine["restarts"] = restarts.scan(by_number[each.parent].first_step, reached, parents)
                 out.say(attempt, said)
         out.new[attempt] = by_tier(found.rows, metrics, each, out.new.get(attempt, []), state)
-    _listen(found.rows, metrics, state, heard_until, out)
+    listen(found.rows, metrics, state, heard_until, out)
     return out
 
 
@@ -221,67 +218,3 @@ def _restarted(attempt: Attempt, past: Past, rates: Sequence[str], parts: Mappin
         if parent is not None:
             said += restarted(parent.step, parent.value, parts[name].step, parts[name].value, name)
     return said
-
-
-def _listen(rows: pl.DataFrame, metrics: Roles, state: RunState, heard_until: float | None, out: Answers) -> None:
-    """Silence: the newest log line of the run against now; the next line ends it."""
-    newest = state.clock
-    lines = {key: (memory.step, memory.seconds) for key, memory in out.memories.items()}
-    for attempt, crowd in out.crowds.items():
-        # all leaves of a step have one time: the newest speaks for them
-        names = [name for name in crowd.names if metrics[name][0] in _PACED]
-        at = crowd.rows(names)
-        if len(at):
-            k = int(at[np.argmax(np.nan_to_num(crowd.last.seconds[at, -1], nan=-np.inf))])
-            lines[crowd.names[k], attempt] = (crowd.last.step[k], crowd.last.seconds[k])
-    for (name, attempt), (step, seconds) in lines.items():
-        if len(seconds) and np.isfinite(seconds[-1]) and (newest is None or seconds[-1] > newest["at"]):
-            usual = pace(seconds)
-            if usual is not None and metrics[name][0] in _PACED:
-                newest = {
-                    "at": float(seconds[-1]),
-                    "usual": usual,
-                    "due": due_seconds(_pauses(out.memories.get((name, attempt))), float(step[-1])),
-                    "metric": name,
-                    "attempt": attempt,
-                    "step": float(step[-1]),
-                }
-    state.clock = newest
-    if state.silent is not None and len(rows):
-        first = float(rows["step"].to_numpy().min())
-        out.say(
-            state.silent["attempt"],
-            [Recovery("silence", state.silent["metric"], state.silent["episode"], max(first, state.silent["step"]))],
-        )
-        state.silent = None
-    if newest is None or heard_until is None or state.silent is not None:
-        return
-    silence = silent_since(newest["at"], newest["usual"], heard_until, newest.get("due", 0.0))
-    if silence is not None:
-        state.silent = {**newest, "episode": f"silent:{newest['step']:.15g}"}
-        out.say(newest["attempt"], [_silence(newest, silence, metrics, state.silent["episode"])])
-
-
-def _pauses(memory: Memory | None) -> Sequence[Any]:
-    """The regular pauses that a metric is known to make."""
-    return () if memory is None else memory.states.get("silence", {}).get("pauses", ())
-
-
-def _silence(
-    newest: Mapping[str, Any], silence: float, metrics: Mapping[str, tuple[str, str]], episode: str
-) -> Finding:
-    return Finding(
-        "silence",
-        1,
-        "stall",
-        newest["metric"],
-        metrics[newest["metric"]][0],
-        "none",
-        newest["step"],
-        newest["step"],
-        silence,
-        "seconds",
-        4,
-        episode,
-        {"usual_seconds": newest["usual"], "silent": True},
-    )

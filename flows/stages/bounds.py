@@ -3,7 +3,7 @@
 A bound is known by its side, limit and samples: with another reason or severity its episodes go on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -12,6 +12,8 @@ import polars as pl
 from detectors.bounds import DETECTOR, Bound, key_of
 from detectors.finding import Finding, Recovery
 from flows.incidents.incident import Episode, canonical, episode_of
+from flows.incidents.pending import Waits
+from flows.incidents.written import steps
 from flows.records import Attempt
 
 Said = Finding | Recovery
@@ -44,6 +46,25 @@ def bounds_of(watched: Iterable[Watched], name: str, role: str) -> list[Bound]:
             known = mine.setdefault(each.bound.key, each.bound)
             mine[each.bound.key] = max(known, each.bound, key=lambda bound: bound.severity)
     return list(mine.values())
+
+
+def still_asked(
+    attempts: Sequence[Attempt], metrics: pl.DataFrame, watched: Sequence[Watched]
+) -> Callable[[Waits], str]:
+    """Why something is no longer pending though no sample says so: its attempt was cut off, or its bound is gone."""
+    ended = {each.attempt: each.valid_until for each in attempts}
+    roles = dict(metrics.select("name", "role").iter_rows())
+
+    def why(each: Waits) -> str:
+        until = ended.get(each.attempt)
+        if until is not None:
+            return f"the run goes on from step {steps(until)} in another attempt"
+        if each.what.detector != DETECTOR[0]:
+            return ""
+        keys = {bound.key for bound in bounds_of(watched, each.what.metric, roles.get(each.what.metric, ""))}
+        return "" if key_of(each.what.episode) in keys else "no longer asked for"
+
+    return why
 
 
 def open_episodes(answers: Iterable[Said], detector: str) -> dict[Episode, Finding]:

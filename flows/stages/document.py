@@ -1,12 +1,15 @@
 """A run as `check --json` writes it, read from the store: what pages, charts and messages are made from."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
+from flows.incidents.pending import from_rows, in_words
 from flows.incidents.people import of
+from flows.incidents.written import steps
 from flows.messages.document import IncidentDoc, MetricDoc, RunDoc, incident_doc, operation_doc
 from flows.messages.facts import Context
 from flows.record.curves import Curve, Predicted
@@ -53,6 +56,15 @@ def with_log(incident: IncidentDoc, log: Sequence[Operation]) -> IncidentDoc:
     """The document with what people did and what was told; without a log as it is."""
     lines = of(log, incident["id"])
     return {**incident, "operations": [operation_doc(each) for each in lines]} if lines else incident
+
+
+def pending(store: Store, run: str | None = None) -> list[tuple[str, str]]:
+    """(run, in words) of what is pending in a run or in all: no incidents, so they stand in no document of a run."""
+    out = []
+    for name in (each for each in store.runs()["run"] if run in (None, each)):
+        for each in from_rows(json.loads(store.run_state(name) or "{}").get("pending", [])):
+            out.append((name, f"{in_words(each.what)}, since step {steps(each.what.onset_step)}"))
+    return out
 
 
 def last_step(store: Store, run: str) -> float:

@@ -16,11 +16,12 @@ from detectors.pattern import Pattern
 from flows.incidents import Incident, Transition, fold, may_change, remembered, superseded, transitions
 from flows.incidents.incident import finding_row, incident_from_rows, incident_row
 from flows.incidents.outcomes import ranked
+from flows.incidents.pending import Ends, follow
 from flows.incidents.people import by_hand
 from flows.records import Operation
 from flows.stages.against import Against, of_against
 from flows.stages.answers import collect, roles_of
-from flows.stages.bounds import Watched, settle
+from flows.stages.bounds import Watched, settle, still_asked
 from flows.stages.coverage import coverage, of_bounds
 from flows.stages.heard import dated, hear, restarts, step_of
 from flows.stages.past import Answers
@@ -92,12 +93,14 @@ def _pass(
     hear(waiting.rows, waiting.events, state)
     found = collect(store, run, waiting, state, heard_until, watched, against)
     settle(found.new, state.answers, waiting.attempts, waiting.metrics, watched)
-    if not len(waiting.rows) and not found.new:
+    ends = still_asked(waiting.attempts, waiting.metrics, watched)
+    quiet = not found.new and not found.pending and not any(ends(each) for each in state.pending)
+    if not len(waiting.rows) and quiet:
         return Judged(run)
     seated = [seat[3] for seat in state.seats]
     checked = [*coverage(waiting.metrics, found, seated), *of_bounds(waiting.metrics, watched, state)]
     checked += of_against(against, store, roles_of(waiting.metrics), state)
-    return _save(store, run, found, waiting, state, playbook, now, announce, checked)
+    return _save(store, run, found, waiting, state, playbook, now, announce, checked, ends)
 
 
 def tell(
@@ -120,7 +123,7 @@ def tell(
         return Judged(run)
     # no rows and batch 0: what waits to be judged goes on waiting
     standing = Waiting(pl.DataFrame(), 0, store.attempts(run), store.metrics(run), store.events(run), text, {})
-    return _save(store, run, found, standing, state, playbook, clock(), announce, ())
+    return _save(store, run, found, standing, state, playbook, clock(), announce, (), lambda each: "")
 
 
 def _save(
@@ -133,6 +136,7 @@ def _save(
     now: float,
     announce: Announce | None,
     checked: Iterable[Mapping[str, Any]],
+    ends: Ends,
 ) -> Judged:
     before = _known(store, run, state)
     log = store.log(run)
@@ -143,6 +147,7 @@ def _save(
     changes = transitions(before, after)
     closed = superseded(before, after)
     moment = datetime.fromtimestamp(now, UTC).replace(tzinfo=None)
+    state.pending, waits = follow(run, state.pending, found.pending, after, ends, now)
     messages, lines = announce(changes, log) if announce is not None and changes else ((), ())
     store.save_judgement(
         run,
@@ -153,7 +158,7 @@ def _save(
         incidents=[incident_row(each, moment, moment) for each in [*after, *closed]],
         deliveries=messages,
         coverage=checked,
-        log=lines,
+        log=[*waits, *lines],
     )
     return Judged(run, len(waiting.rows), tuple(changes), len(messages))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from detectors import bounds as own
-from detectors.finding import Answer, Finding, Recovery
+from detectors.finding import Answer, Finding, Pending, Recovery
 from detectors.noise import BLOCK, CHUNK, block_medians
 from detectors.series import Array
 from detectors.silence import launched
@@ -33,7 +33,7 @@ def judge_metric(
     """
     known = len(memory.step)
     _take(memory, new, role)
-    limits: list[Finding | Recovery] = []
+    limits: list[Finding | Recovery | Pending] = []
     before = memory.states.pop("bounds", {})
     if bounds:
         limits, before = own.scan(memory.step[known:], memory.value[known:], before, bounds, name=name, role=role)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from detectors.bounds import Bound
-from detectors.finding import Answer, Finding, NotChecked, Recovery
+from detectors.finding import Answer, Finding, Pending, Recovery
 from detectors.noise import CHUNK
 from detectors.series import Array
 from detectors.window import LOOKBACK
@@ -27,11 +27,13 @@ class Answers:
     new: dict[int, list[Finding | Recovery]] = field(default_factory=dict)
     memories: dict[tuple[str, int], Memory] = field(default_factory=dict)
     crowds: dict[int, Crowd] = field(default_factory=dict)
+    pending: list[tuple[int, Pending]] = field(default_factory=list)  # by attempt, in the order in which it was said
     unreadable: set[str] = field(default_factory=set)  # metrics whose memory another version wrote
 
     def say(self, attempt: int, answers: Sequence[Answer]) -> None:
         """Add what is not merely unchecked."""
-        told = [a for a in answers if not isinstance(a, NotChecked)]
+        told = [a for a in answers if isinstance(a, Finding | Recovery)]
+        self.pending += [(attempt, a) for a in answers if isinstance(a, Pending)]
         if told:
             self.new.setdefault(attempt, []).extend(told)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from detectors.finding import Finding, Recovery
 from flows.incidents.incident import answers_from_json, answers_to_json
+from flows.incidents.pending import Waits, from_rows, to_rows
 from flows.stages.memory import decode, encode
 
 
@@ -23,6 +24,7 @@ class RunState:
     bounded: bool = False  # the coverage speaks of a user's bounds
     seats: list[list[Any]] = field(default_factory=list)  # metrics of the first tier
     second: dict[str, dict[str, Any]] = field(default_factory=dict)  # attempt -> state of the second tier
+    pending: list[Waits] = field(default_factory=list)
     heard: dict[str, float] = field(
         default_factory=dict
     )  # attempt and time of an event -> the step from which it counts
@@ -42,10 +44,11 @@ class RunState:
             raw.get("bounded", False),
             raw.get("seats", []),
             raw.get("second", {}),
+            from_rows(raw.get("pending", [])),
             raw.get("heard", {}),
         )
 
     def dump(self) -> str:
         """JSON text."""
         answers = {str(k): answers_to_json(v) for k, v in self.answers.items() if v}
-        return json.dumps({**vars(self), "answers": answers}, default=encode)
+        return json.dumps({**vars(self), "answers": answers, "pending": to_rows(self.pending)}, default=encode)

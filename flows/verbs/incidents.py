@@ -29,7 +29,7 @@ for verb in (
 ):
     app.command(verb.__name__)(verb)
 RunOption = Annotated[str | None, typer.Option(help="only this run")]
-StatusOption = Annotated[str, typer.Option(help="open, resolved or all")]
+StatusOption = Annotated[str, typer.Option(help="open, resolved, pending (no incident yet), or all")]
 JsonOption = Annotated[bool, typer.Option("--json", help="one JSON object a line, with all that was said and done")]
 
 
@@ -56,12 +56,14 @@ def list_incidents(
     """
     from rich.table import Table
 
+    from flows.stages.document import pending
     from flows.verbs.terminal import Terminal
 
-    if status not in ("open", "resolved", "all"):
-        raise BadConfig(f"--status {status!r}: it is open, resolved or all.")
+    if status not in ("open", "resolved", "pending", "all"):
+        raise BadConfig(f"--status {status!r}: it is open, resolved, pending or all.")
     kept = opened(store)
     rows = [row for row in kept.incidents(run) if status in (row["status"], "all")]
+    waits = [] if status == "resolved" else pending(kept, run)
     if as_json:
         _print_json(kept, rows)
         return
@@ -80,7 +82,17 @@ def list_incidents(
             flags.get((row["run"], row["incident_id"]), ""),
         )
     console = Terminal(highlight=False, markup=False)
-    console.print(table if rows else f"no {'' if status == 'all' else status + ' '}incidents")
+    if rows or status != "pending":
+        console.print(table if rows else f"no {'' if status == 'all' else status + ' '}incidents")
+    if status == "open" and waits:
+        console.print(
+            f"{len(waits)} pending, of which nobody is told: `watchkeeper incidents list --status pending`", style="dim"
+        )
+    elif status == "pending" and not waits:
+        console.print("nothing is pending")
+    elif status != "open":
+        for name, line in waits:
+            console.print(f"pending  {name}: {line}", soft_wrap=True)
 
 
 @app.command("show")

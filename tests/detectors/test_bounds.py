@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from detectors import bounds
 from detectors.bounds import LEAST_BACK, Bound, carry, scan
-from detectors.finding import Finding, Recovery
+from detectors.finding import Finding, Pending, Recovery
 
 NAN = math.nan
 
@@ -25,8 +25,14 @@ def said(values, *limits, cuts=(), state=None, first=0.0):
 
 def told(values, *limits, **more):
     """(onset, detected) of what opens, the step of what ends."""
-    answers, _ = said(values, *limits, **more)
+    answers = [a for a in said(values, *limits, **more)[0] if not isinstance(a, Pending)]
     return [(a.onset_step, a.detected_step) if isinstance(a, Finding) else a.step for a in answers]
+
+
+def waits(values, *limits, **more):
+    """(step, samples in a row, whether it is over) of what is pending."""
+    answers = [a for a in said(values, *limits, **more)[0] if isinstance(a, Pending)]
+    return [(a.step, a.seen, bool(a.over)) for a in answers]
 
 
 def test_the_third_of_three_in_a_row_tells_from_the_first():
@@ -157,3 +163,49 @@ def test_the_docstring_tells_what_every_detector_tells():
 def test_a_recovery_names_the_episode_that_it_ends():
     answers, _ = said([3] + [1] * 5, Bound("above", 2.0))
     assert answers[1] == Recovery("bounds", "m", "above:2.0:1@0", 50.0)
+
+
+TWENTY = Bound("above", 2.0, 20)
+
+
+def test_a_row_is_pending_from_a_quarter_of_what_was_asked_for_until_it_breaks_or_opens():
+    assert waits([3] * 4, TWENTY) == []
+    assert waits([3] * 5, TWENTY) == [(40.0, 5, False)]
+    assert waits([3] * 12 + [1], TWENTY) == [(40.0, 5, False), (110.0, 12, False), (120.0, 12, True)]
+    assert waits([3] * 25 + [1] * 30 + [3] * 2, TWENTY) == [(40.0, 5, False), (180.0, 19, False)]
+    assert told([3] * 25, TWENTY) == [(0.0, 190.0)]
+
+
+def test_of_few_samples_none_is_pending():
+    assert [Bound("above", 2.0, n).shown for n in (1, 8, 9, 12, 30)] == [1, 8, 3, 3, 8]
+    assert waits([3] * 7 + [1], Bound("above", 2.0, 8)) == []
+
+
+def test_what_is_missing_leaves_a_row_pending_as_it_is():
+    assert waits([3] * 6 + [NAN] * 9, TWENTY) == [(40.0, 5, False), (50.0, 6, False)]
+    _, state = said([3] * 6, TWENTY)
+    assert waits([NAN] * 9, TWENTY, state=state, first=60.0) == []
+    assert waits([3], TWENTY, state=state, first=600.0) == [(600.0, 7, False)]
+
+
+def test_what_is_pending_says_what_it_may_become():
+    (found,) = [a for a in said([1] + [3] * 5, Bound("below", 4.0, 20, 3))[0] if isinstance(a, Pending)][:1]
+    assert (found.episode, found.onset_step, found.about, found.unit, found.wanted, found.severity) == (
+        "below:4.0:20@0", 0.0, "below 4", "samples", 20, 3,
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(out=st.lists(st.integers(1, 30), min_size=1, max_size=6), data=st.data())
+def test_slices_say_where_a_row_began_to_be_pending_and_where_it_broke_alike(out, data):
+    values = [v for n in out for v in [3.0] * n + [1.0] * 3]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(values)), max_size=5)))
+
+    def turns(cuts):
+        """The first word and the last one of each row; how far it has come in between is told pass by pass."""
+        told: dict[str, list] = {}
+        for a in (a for a in said(values, TWENTY, cuts=cuts)[0] if isinstance(a, Pending)):
+            told.setdefault(a.episode, []).append((a.step, a.seen, a.over))
+        return {episode: (rows[0], [row for row in rows if row[2]]) for episode, rows in told.items()}
+
+    assert turns(cuts) == turns([])

@@ -10,10 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from detectors.finding import Finding, Recovery
+from detectors.finding import Finding, Pending, Recovery
 from flows.channels.contract import Receipt, TryLater
 from flows.errors import DeliveryFailed
 from flows.incidents import Transition, fold, transitions
+from flows.incidents.pending import follow
 from flows.incidents.people import (
     PEOPLE,
     by_hand,
@@ -26,7 +27,7 @@ from flows.incidents.people import (
     unsettled,
     words,
 )
-from flows.incidents.states import MOVES, OPEN
+from flows.incidents.states import MOVES, OPEN, PENDING, STATES
 from flows.messages.blocks import Header, Message, to_json
 from flows.playbook import load_playbook
 from flows.records import Operation
@@ -39,6 +40,7 @@ METRICS = {"train/loss": "loss", "val/loss": "eval_loss", "mfu": "mfu"}
 GLOBS = ["train/*", "*loss", "mfu", "*"]
 FAR = 1e9
 REMIND = 600.0
+ASKED = 20  # samples beyond a user's bound
 CHANNELS = ("chat", "ops")
 GATES = {
     "chat": Gate(time(0, 0), time(0, 30), most=2, seconds=900.0),  # the model's clock begins at 00:16
@@ -130,6 +132,8 @@ class Watch(RuleBasedStateMachine):
         self.snoozes = {}  # incident -> (until_time, until_step, severity)
         self.resolved = {}  # incident -> what was known of it
         self.acknowledged = {}  # incident -> its severity then
+        self.rows, self.said, self.waits = {}, [], []  # metric -> onset and length of a row beyond a bound
+        self.gone = ""  # the metric whose bound somebody took away
         self.outbox, self.sent, self.kills = Outbox(), [], 0
         self.lines = {name: Line(name, self.sent) for name in CHANNELS}
 
@@ -212,6 +216,45 @@ class Watch(RuleBasedStateMachine):
         self.step += 3
         self.answers.append(Recovery(finding.detector, finding.metric, finding.episode, self.step))
 
+    @rule(name=st.sampled_from(sorted(METRICS)), more=st.sampled_from([5, 9, 20]))
+    def a_row_goes_on_beyond_a_bound(self, name, more):
+        self.step += 1
+        onset, seen = self.rows.get(name, (self.step, 0))
+        self.step += more
+        self.rows[name] = onset, seen + more
+        if seen < ASKED <= seen + more:
+            self.answers.append(
+                Finding(
+                    "bounds", 1, "level", name, METRICS[name], "up", onset, self.step, 0.3, "", 3,
+                    f"above:2.0:20@{onset:.15g}", {"cadence": 1.0, "samples": 1000, "side": "above", "limit": 2.0},
+                )
+            )  # fmt: skip
+        elif seen + more < ASKED:
+            self.said.append(self.pending(name))
+
+    @precondition(lambda self: self.rows)
+    @rule(data=st.data())
+    def a_row_breaks(self, data):
+        name = data.draw(st.sampled_from(sorted(self.rows)))
+        self.step += 1
+        if self.rows[name][1] < ASKED:
+            self.said.append(self.pending(name, "it is no longer beyond the limit"))
+        del self.rows[name]
+
+    @precondition(lambda self: self.waits)
+    @rule(data=st.data())
+    def somebody_takes_a_bound_away(self, data):
+        self.gone = data.draw(st.sampled_from(sorted(each.what.metric for each in self.waits)))
+        self.rows.pop(self.gone, None)
+        self.said = [each for each in self.said if each.metric != self.gone]
+        self.a_pass()
+        self.gone = ""
+
+    def pending(self, name, over=""):
+        onset, seen = self.rows[name]
+        episode = f"above:2.0:20@{onset:.15g}"
+        return Pending("bounds", name, episode, onset, self.step, seen, ASKED, "above 2", "samples", 3, over)
+
     @rule(seconds=st.sampled_from([1.0, 50.0, 500.0]), steps=st.sampled_from([0.0, 20.0]))
     def time_passes(self, seconds, steps):
         self.now += seconds
@@ -288,6 +331,13 @@ class Watch(RuleBasedStateMachine):
         changes = transitions(self.before, after)
         self.hand_resolved_stay_closed(raw, after)
         told = Counter()
+        said, self.said = [(1, each) for each in self.said], []
+        self.waits, kept = follow(
+            "run", self.waits, said, after, lambda each: "gone" if each.what.metric == self.gone else "", self.now
+        )
+        for line in kept:
+            assert line.silent and line.why
+            self.add(line)
         lines = words(changes, self.log, self.now)
         for _, line in lines:
             self.add(line)
@@ -367,7 +417,7 @@ class Watch(RuleBasedStateMachine):
 
     @invariant()
     def every_move_is_legal(self):
-        for name in {each.incident_id for each in self.log if each.incident_id}:
+        for name in self.names():
             state, incident = "", next((each for each in self.before if each.id == name), None)
             for each in of(self.log, name):
                 if each.kind not in PEOPLE or each.kind == "resolve":
@@ -376,6 +426,17 @@ class Watch(RuleBasedStateMachine):
             assert standing(of(self.log, name)).state == state
             if incident is not None:
                 assert (state in OPEN) == (incident.status == "open")
+
+    @invariant()
+    def what_is_pending_is_no_incident_and_nobody_was_told(self):
+        names = {each.id for each in self.waits}
+        assert names == {each for each in self.names() if standing(of(self.log, each)).state == PENDING}
+        assert names.isdisjoint(each.id for each in self.before if each.status == "open")
+        assert names.isdisjoint(name for name, *_ in self.told)
+        assert {standing(of(self.log, each)).state for each in self.names()} <= {"", *STATES}
+
+    def names(self):
+        return {each.incident_id for each in self.log if each.incident_id}
 
     def teardown(self):
         """When every silence has ended, whoever was loud and goes on has been told of, as loud as it is."""

@@ -118,3 +118,19 @@ def test_a_word_put_in_while_the_judge_saves_is_not_lost(night: Any, monkeypatch
     assert [title[:15] for title in night.watch()] == ["S4 a: Resolved:"]
     assert said and night.say() == "no open incidents\n"
     assert night.watch() == []
+
+
+def test_what_is_pending_is_listed_and_told_to_nobody_until_it_has_lasted(night: Any) -> None:
+    bound = '[[bound]]\nmetric = "loss"\nabove = 3\nsamples = 30\nseverity = "S3"\n'
+    night.configure(f'{bound}[[channel]]\nname = "here"\nurl = "folder:alerts"\nmin_severity = "S3"\n')
+    night.write(night.folder / "a.jsonl", 300, 312, lambda step: 3.1)
+    assert night.watch() == []
+    assert night.say("list", "--status", "pending") == "pending  a: loss above 3 for 12 of 30 samples, since step 300\n"
+    assert night.say().endswith("1 pending, of which nobody is told: `watchkeeper incidents list --status pending`\n")
+    assert night.say("list", "--status", "all").endswith(
+        "pending  a: loss above 3 for 12 of 30 samples, since step 300\n"
+    )
+    assert "pending" not in night.say("list", "--status", "resolved")
+    night.write(night.folder / "a.jsonl", 312, 330, lambda step: 3.1)
+    assert len([title for title in night.watch() if "above 3" in title]) == 1
+    assert night.say("list", "--status", "pending") == "nothing is pending\n"

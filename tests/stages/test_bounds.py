@@ -1,17 +1,23 @@
 """A user's own bounds through pull, judge and store: slices, restarts, and a configuration that changes."""
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.bounds import Bound
+from flows.incidents.people import standing, unsettled
 from flows.playbook import load_playbook
 from flows.records import SAMPLE_SCHEMA, Description
 from flows.sources.roles import role_of
+from flows.stages.announce import announcer
 from flows.stages.attempts import Tracker, assign
 from flows.stages.bounds import Watched, bounds_of
+from flows.stages.document import pending
 from flows.stages.judge import judge
+from flows.stages.runstate import RunState
 from flows.store import open_store
 
 WATCHED = [
@@ -34,10 +40,12 @@ class Run:
         self.store.register_run(Description("r", "made", "test", "step"))
         self.tracker = Tracker()
 
-    def goes_on(self, frame, watched=WATCHED, final=False):
+    def goes_on(self, frame, watched=WATCHED, final=False, announce=None):
         rows = assign(frame, self.tracker, final=final)
         self.store.append("r", rows, self.tracker.attempts, "c", self.tracker.dump(), {}, role_of)
-        changes = judge(self.store, "r", load_playbook, clock=lambda: 1e9, watched=watched).transitions
+        changes = judge(
+            self.store, "r", load_playbook, clock=lambda: 1e9, watched=watched, announce=announce
+        ).transitions
         return [(each.what, each.incident.severity, each.step) for each in changes]
 
     def own(self):
@@ -201,3 +209,103 @@ def test_slices_give_the_same_findings_and_incidents_to_the_bit(seed, data):
 def test_the_made_run_breaks_its_bounds_more_than_once():
     findings, _ = judged([a_run(1)])
     assert sum("'bounds'" in row and "train/loss" in row for row in findings) > 2
+
+
+LONG = [Watched(Bound("above", 2.0, 20, 3), metric="m")]
+
+
+def waiting(run):
+    """What is pending: metric, how far, since when."""
+    return [(each.what.metric, each.what.seen, each.what.onset_step) for each in state_of(run).pending]
+
+
+def state_of(run):
+    return RunState.load(run.store.run_state("r"))
+
+
+def lines(run):
+    """Words of the log by incident: what, at which step, why."""
+    return [(each.kind, each.incident_id, each.step, each.why) for each in run.store.log("r")]
+
+
+def row(first, n, value=3.0):
+    return log(*[(s, "m", value) for s in range(first, first + n)])
+
+
+def test_what_is_pending_is_on_record_with_its_end_and_nobody_is_told():
+    run = Run()
+    assert run.goes_on(row(0, 6), LONG) == []
+    assert run.goes_on(row(6, 6), LONG) == []
+    assert waiting(run) == [("m", 12, 0.0)]
+    assert pending(run.store) == [("r", "m above 2 for 12 of 20 samples, since step 0")]
+    run.goes_on(row(12, 1, 1.0), LONG)
+    assert waiting(run) == [] and run.store.incidents("r") == []
+    (began, name, step, why), ended = lines(run)
+    assert (began, step, why) == ("pending", 4.0, "m above 2 for 5 of 20 samples")
+    assert ended == ("dropped", name, 12.0, "m above 2 for 12 of 20 samples: it is no longer beyond the limit")
+    log_ = run.store.log("r")
+    assert all(each.silent for each in log_) and standing(log_).state == ""
+    assert unsettled(log_) == unsettled(log_[:1]) == set()
+
+
+def test_what_was_pending_becomes_the_incident_of_its_id():
+    run = Run()
+    run.goes_on(row(0, 10), LONG)
+    (waits,) = state_of(run).pending
+    assert run.goes_on(row(10, 15), LONG) == [("opened", 3, 19.0)]
+    assert [each["incident_id"] for each in run.store.incidents("r")] == [waits.id]
+    assert waiting(run) == [] and [kind for kind, *_ in lines(run)] == ["pending"]
+    at_once = Run()
+    at_once.goes_on(row(0, 25), LONG, announce=announcer(at_once.store, "r", {}, clock=lambda: 1e9))
+    assert [(kind, name) for kind, name, *_ in lines(at_once)] == [("pending", waits.id), ("opened", waits.id)]
+
+
+def test_what_joins_an_incident_that_is_there_ends_as_part_of_it():
+    run = Run()
+    run.goes_on(row(0, 1_000, 1.0), LONG)
+    run.goes_on(row(1_000, 30), LONG)
+    run.goes_on(row(1_030, 25, 1.0), LONG)
+    run.goes_on(row(1_055, 25), LONG)
+    (incident,) = run.store.incidents("r")
+    kinds = [(kind, why.partition(": ")[2]) for kind, *_, why in lines(run)]
+    assert kinds == [("pending", ""), ("pending", ""), ("dropped", f"it is part of incident {incident['incident_id']}")]
+
+
+def test_missing_samples_keep_it_and_a_bound_that_is_gone_ends_it():
+    run = Run()
+    run.goes_on(row(0, 12), LONG)
+    run.goes_on(log(*[(s, "other", 1.0) for s in range(12, 90)]), LONG)
+    run.goes_on(row(90, 1), LONG)
+    assert waiting(run) == [("m", 13, 0.0)]
+    run.goes_on(row(0, 0), [])
+    assert waiting(run) == [] and lines(run)[-1][3] == "m above 2 for 13 of 20 samples: no longer asked for"
+
+
+def test_a_restart_ends_it_and_in_the_attempt_it_is_another():
+    for name, seen, since in (("m", 5, 8.0), ("train/loss", 13, 0.0)):  # one of the crowd knows nothing of before
+        run, watched = Run(), [Watched(Bound("above", 2.0, 20, 3), metric=name)]
+        run.goes_on(log(*[(s, name, 3.0) for s in range(12)]), watched)
+        run.goes_on(log(*[(s, name, 3.0) for s in range(8, 13)]), watched, final=True)
+        assert waiting(run) == [(name, seen, since)]
+        (_, first, *_), (_, second, step, _), ended = lines(run)
+        assert first != second and step == (12.0 if name == "m" else 8.0)
+        assert ended[:3] == ("dropped", first, 11.0)
+        assert ended[3].endswith("above 2 for 12 of 20 samples: the run goes on from step 8 in another attempt")
+
+
+@settings(max_examples=15, deadline=None)
+@given(cuts=st.lists(st.integers(1, 119), max_size=5))
+def test_slices_leave_the_same_words_in_the_log(cuts):
+    values = (
+        [3.0] * 6 + [1.0] * 8 + [3.0] * 25 + [1.0] * 30 + [3.0] * 12 + [1.0] * 4 + [3.0] * 15 + [1.0] * 12 + [3.0] * 8
+    )
+    frame = log(*[(s, "m", value) for s, value in enumerate(values)])
+
+    def judged(cuts):
+        run, edges = Run(), [0, *sorted(set(cuts)), len(frame)]
+        for a, b in pairwise(edges):
+            run.goes_on(frame[a:b], LONG, final=b == len(frame))
+        return sorted(lines(run)), waiting(run)
+
+    assert judged(cuts) == judged([])
+    assert len(judged([])[0]) == 8
